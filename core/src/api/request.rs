@@ -1,0 +1,136 @@
+//! What can be asked of a server.
+
+use crate::execution::event::{Json, Labels, TaskError};
+use crate::id::{
+    ContractVersion, ExecutionId, Seq, SessionId, TaskName, Token, Version, WorkerId, WorkflowName,
+};
+use crate::store::append::Status;
+use crate::time::ClusterMs;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::time::Duration;
+
+/// A request, checked for form: what it names may still be unknown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Request {
+    /// POST `/v1/workflows`; the document, parsed.
+    Deploy(Box<Value>),
+    /// GET `/v1/workflows`
+    ListWorkflows,
+    /// GET `/v1/workflows/{name}[/versions/{version}]`; the newest without a version.
+    GetWorkflow { name: WorkflowName, version: Option<Version> },
+    /// POST `/v1/executions`
+    Start(Start),
+    /// GET `/v1/executions`
+    ListExecutions(ListExecutions),
+    /// GET `/v1/executions/{id}`
+    GetExecution(ExecutionId),
+    /// GET `/v1/executions/{id}/history`
+    GetHistory { execution: ExecutionId, after: Seq, limit: u32, max_bytes: u32 },
+    /// GET `/v1/executions/{id}/wait`
+    Wait { execution: ExecutionId, timeout: Duration },
+    /// POST `/v1/executions/{id}/cancel`
+    Cancel { execution: ExecutionId, reason: Option<String> },
+    /// POST `/v1/workers/register`
+    Register(Register),
+    /// POST `/v1/workers/poll`
+    Poll(Poll),
+    /// POST `/v1/workers/heartbeat`
+    Heartbeat { session: SessionId, holding: Option<Vec<Token>> },
+    /// POST `/v1/workers/unregister`
+    Unregister { session: SessionId },
+    /// POST `/v1/tasks/complete` and `/v1/tasks/fail`
+    Report { session: SessionId, results: Vec<TaskResult>, form: ReportForm },
+    /// GET `/v1/workers`
+    ListWorkers,
+    /// GET `/v1/health`
+    Health,
+    /// GET `/v1/ready`
+    Ready,
+    /// GET `/livez`
+    Livez,
+    /// GET `/readyz`: may serve reads.
+    Readyz,
+    /// GET `/leaderz`: may serve writes.
+    Leaderz,
+    /// GET `/v1/metrics`
+    Metrics,
+}
+
+/// The start of an execution.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    pub workflow: WorkflowName,
+    /// The newest deployed without it.
+    pub version: Option<Version>,
+    /// Drawn without it. With it, a repetition starts nothing again.
+    pub execution_id: Option<ExecutionId>,
+    pub input: Json,
+    pub labels: Labels,
+}
+
+/// A page of executions, newest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ListExecutions {
+    pub status: Option<Status>,
+    pub workflow: Option<WorkflowName>,
+    pub labels: Labels,
+    pub since: Option<ClusterMs>,
+    /// 1 to 1000.
+    pub limit: u32,
+    /// `next_cursor` of the page before.
+    pub cursor: Option<String>,
+}
+
+/// A worker that announces itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Register {
+    pub worker_id: WorkerId,
+    /// `python`, `rust` …
+    pub runtime: String,
+    pub sdk: Option<String>,
+    pub contracts: Vec<Contract>,
+}
+
+/// A task that a worker can run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Contract {
+    pub task_name: TaskName,
+    pub contract_version: ContractVersion,
+}
+
+/// A long poll for tasks, which may bring results.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Poll {
+    pub session: SessionId,
+    /// 0 to 1000. 0 only brings results.
+    pub max_tasks: u32,
+    /// At most 60 s.
+    pub wait: Duration,
+    /// The tokens that the worker holds; none where it does not say.
+    pub holding: Option<Vec<Token>>,
+    pub results: Vec<TaskResult>,
+}
+
+/// What a worker says of one delivery.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskResult {
+    pub token: Token,
+    pub outcome: TaskOutcome,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum TaskOutcome {
+    Succeeded(Json),
+    Failed(TaskError),
+}
+
+/// How a report came, and so how it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReportForm {
+    /// `{session_id,token,output}`: one outcome; errors as the response's status.
+    Single,
+    /// `{session_id,results:[…]}`: one outcome each; errors beside them.
+    Batch,
+}

@@ -1,0 +1,303 @@
+//! What a server answers. Serialised as they stand, these are the API's bodies.
+
+use crate::api::error::ApiError;
+use crate::execution::event::{Json, Labels, Recorded, TaskError};
+use crate::id::{
+    ContractVersion, DefinitionHash, ExecutionId, NodeId, Run, Seq, SessionId, StepId, TaskName, Term, Token, Version,
+    WorkerId, WorkflowName,
+};
+use crate::node::counters::Counters;
+use crate::store::append::Status;
+use crate::time::ClusterMs;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// An answer: a status, headers that the core decides, a body.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Response {
+    /// The HTTP status.
+    pub status: u16,
+    /// `retry-after`, in seconds.
+    pub retry_after: Option<u32>,
+    pub reply: Reply,
+}
+
+impl Response {
+    /// A success with status 200.
+    pub fn ok(reply: Reply) -> Response {
+        Response { status: 200, retry_after: None, reply }
+    }
+
+    /// A success with status 201.
+    pub fn created(reply: Reply) -> Response {
+        Response { status: 201, retry_after: None, reply }
+    }
+}
+
+impl From<ApiError> for Response {
+    fn from(error: ApiError) -> Response {
+        let retry_after = matches!(error.code.status(), 429 | 503).then_some(1);
+        Response { status: error.code.status(), retry_after, reply: Reply::Error(error) }
+    }
+}
+
+/// A body.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(clippy::large_enum_variant)]
+pub enum Reply {
+    /// `io` adds hint and request id: [`ApiError::body`].
+    Error(ApiError),
+    Deployed(Deployed),
+    Workflows(Workflows),
+    Workflow(WorkflowView),
+    Started(Started),
+    Executions(Executions),
+    Execution(ExecutionView),
+    History(History),
+    Cancelled(ExecutionView),
+    Registered(Registered),
+    Polled(Polled),
+    Heartbeat(Cancels),
+    Unregistered,
+    /// One outcome each.
+    Reported(Vec<ResultOutcome>),
+    /// The outcome of a report in the single form.
+    ReportedOne(ResultOutcome),
+    Workers(Workers),
+    Health(Health),
+    Ready(Ready),
+    /// A probe: the status says it all.
+    Probe { ok: bool },
+    Metrics(Box<Metrics>),
+}
+
+/// `201 created`, `200 unchanged`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Deployed {
+    pub name: WorkflowName,
+    pub version: Version,
+    pub definition_hash: DefinitionHash,
+    /// `created` or `unchanged`.
+    pub result: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Workflows {
+    pub workflows: Vec<WorkflowItem>,
+}
+
+/// One deployed version.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkflowItem {
+    pub name: WorkflowName,
+    pub version: Version,
+    pub definition_hash: DefinitionHash,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    pub created_at_ms: ClusterMs,
+    /// Whether a start without a version takes this one.
+    pub latest: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkflowView {
+    #[serde(flatten)]
+    pub item: WorkflowItem,
+    /// The document, as deployed.
+    pub definition: Value,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Started {
+    pub execution_id: ExecutionId,
+    pub status: Status,
+    /// Whether this request started it.
+    pub created: bool,
+    pub workflow: WorkflowName,
+    pub version: Version,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Executions {
+    pub executions: Vec<ExecutionItem>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+/// A row of a list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExecutionItem {
+    pub execution_id: ExecutionId,
+    pub workflow: WorkflowName,
+    pub version: Version,
+    pub status: Status,
+    pub created_at_ms: ClusterMs,
+    pub updated_at_ms: ClusterMs,
+    #[serde(skip_serializing_if = "Labels::is_empty", default)]
+    pub labels: Labels,
+}
+
+/// An execution, with what it was given and what it gave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExecutionView {
+    #[serde(flatten)]
+    pub item: ExecutionItem,
+    pub run: Run,
+    pub input: Json,
+    /// Once completed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<Json>,
+    /// Once failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<TaskError>,
+    /// The last event's number.
+    pub last_seq: Seq,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct History {
+    pub execution_id: ExecutionId,
+    pub events: Vec<Recorded>,
+    /// Ask for what follows with `after_seq` = the last event's number.
+    pub more: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Registered {
+    pub session_id: SessionId,
+    pub heartbeat_interval_ms: u64,
+    pub session_timeout_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Polled {
+    pub tasks: Vec<Assignment>,
+    /// Tokens to stop working on.
+    pub cancel: Vec<Token>,
+    /// One outcome for each result that the poll brought.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub outcomes: Vec<ResultOutcome>,
+}
+
+/// A task, handed to a worker (interface facts, part 2).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Assignment {
+    pub token: Token,
+    pub execution_id: ExecutionId,
+    pub workflow: WorkflowName,
+    pub workflow_version: Version,
+    pub step_id: StepId,
+    pub task_name: TaskName,
+    pub contract_version: ContractVersion,
+    pub input: Json,
+    /// The same for every delivery of every attempt of this step.
+    pub idempotency_key: String,
+    pub attempt: u32,
+    /// Whether an earlier delivery of this attempt may have run.
+    pub redelivery: bool,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub deadline_ms: Option<ClusterMs>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub timeout_ms: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cancels {
+    /// Tokens to stop working on.
+    pub cancel: Vec<Token>,
+}
+
+/// What became of one reported result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResultOutcome {
+    pub token: Token,
+    pub outcome: Accepted,
+    /// Where it was refused.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub error: Option<ApiError>,
+}
+
+/// Whether a result counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Accepted {
+    /// It is the step's (or the attempt's) result.
+    Accepted,
+    /// This very result is recorded already.
+    Duplicate,
+    /// Nothing waits for it any more.
+    Stale,
+    /// It was not taken: see the error.
+    Refused,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Workers {
+    pub workers: Vec<WorkerView>,
+}
+
+/// A worker that registered here, now or earlier.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkerView {
+    pub worker_id: WorkerId,
+    pub runtime: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sdk: Option<String>,
+    pub contracts: Vec<crate::api::request::Contract>,
+    pub last_seen_ms: ClusterMs,
+    /// Sessions that are alive on this server.
+    pub sessions: u32,
+    /// Tasks that they hold.
+    pub holding: u32,
+}
+
+/// `/v1/health` (reference, "Health fields").
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Health {
+    /// `ok` on every running server.
+    pub status: String,
+    pub api_version: String,
+    pub runtime_version: String,
+    pub ir_versions: Vec<String>,
+    pub active_executions: u64,
+    pub worker_sessions: u64,
+    /// `single`, `leader`, `standby` or `shared`.
+    pub role: String,
+    /// Null without a cluster.
+    pub node_id: Option<NodeId>,
+    pub term: Option<Term>,
+    pub leader: Option<Leader>,
+}
+
+/// The leader, as `orbit_cluster` names it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Leader {
+    pub node_id: NodeId,
+    pub addr: Option<String>,
+}
+
+/// `/v1/ready`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ready {
+    pub role: String,
+    pub node_id: Option<NodeId>,
+    pub term: Option<Term>,
+    pub leader: Option<Leader>,
+    pub ready: bool,
+    /// Why not, where it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What `/v1/metrics` shows; `io::http::metrics` makes the text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Metrics {
+    pub counters: Counters,
+    pub active_executions: u64,
+    pub resident_executions: u64,
+    pub worker_sessions: u64,
+    pub open_attempts: u64,
+    pub waiting_polls: u64,
+    pub ready: bool,
+    pub term: Term,
+}

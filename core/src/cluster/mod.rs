@@ -1,0 +1,3 @@
+//! What a server knows of its place: its role, its fence, and the cluster's time.
+
+pub mod clock;

@@ -1,0 +1,1 @@
+//! The hash of a definition over its semantic content.

@@ -1,0 +1,240 @@
+//! What a history is made of. Names and fields are those of the reference (interface facts, part 4).
+
+use crate::id::{
+    ClusterId, ContractVersion, DefinitionHash, ExecutionId, GroupId, Run, Seq, SessionId, StepId, TaskName, Token,
+    UnitKey, Version, WorkerId, WorkflowName,
+};
+use crate::time::ClusterMs;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A JSON value that many hold and none changes.
+pub type Json = Arc<Value>;
+
+/// Labels of an execution: what people search by.
+pub type Labels = BTreeMap<String, String>;
+
+/// Something that happened to an execution, as its history records it.
+///
+/// An event is *external* (it came from outside: created, dispatched, results, cancels, lost workers) or *decided*
+/// (it is what [`crate::execution::decide`] says about the state before it); [`Event::is_external`] tells which.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type")]
+pub enum Event {
+    /// The execution exists. Always the first event.
+    WorkflowCreated {
+        workflow: WorkflowName,
+        version: Version,
+        definition_hash: DefinitionHash,
+        input: Json,
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        labels: Labels,
+        /// Idempotency keys and retry jitter derive from it, so a history can be replayed wherever it is.
+        cluster_id: ClusterId,
+        run: Run,
+    },
+    /// The first decision.
+    WorkflowStarted,
+    /// An attempt of a step waits for a worker. With `redelivery`, an earlier delivery of the same attempt may have
+    /// run.
+    StepScheduled { step: UnitKey, attempt: u32, input: Json, idempotency_key: String, redelivery: bool },
+    /// The step's `when` is false; its output is null.
+    StepSkipped { step: UnitKey, reason: String },
+    /// An attempt was handed to a worker.
+    StepDispatched {
+        step: UnitKey,
+        attempt: u32,
+        token: Token,
+        worker_id: WorkerId,
+        worker_session: SessionId,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        deadline_ms: Option<ClusterMs>,
+    },
+    /// The step has its output. At most one for a step.
+    StepSucceeded {
+        step: UnitKey,
+        attempt: u32,
+        output: Json,
+        /// The delivery that it came from; none for steps that no worker ran.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        token: Option<Token>,
+    },
+    /// An attempt failed.
+    StepAttemptFailed {
+        step: UnitKey,
+        attempt: u32,
+        error: TaskError,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        token: Option<Token>,
+    },
+    /// Whether a delivery ran is not known (its worker fell silent).
+    StepAttemptUncertain { step: UnitKey, attempt: u32, reason: String, token: Token },
+    /// The next attempt waits for its time.
+    RetryScheduled { step: UnitKey, next_attempt: u32, delay_ms: u64, fire_at_ms: ClusterMs },
+    /// The step failed for good.
+    StepFailed { step: UnitKey, error: TaskError },
+    /// The step is not wanted any more.
+    StepCancelled { step: UnitKey },
+    /// A timer runs.
+    TimerStarted { step: UnitKey, fire_at_ms: ClusterMs },
+    /// The timer's time came; the step's output is null.
+    TimerFired { step: UnitKey },
+    /// A result that nothing waits for any more.
+    StaleResultIgnored { step: UnitKey, token: Token, outcome: ResultKind },
+    /// Somebody asked for the end.
+    CancelRequested {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// Terminal: done, with the workflow's result.
+    WorkflowCompleted { output: Json },
+    /// Terminal: a step failed for good, or the result could not be computed.
+    WorkflowFailed { error: TaskError },
+    /// Terminal: cancelled.
+    WorkflowCancelled,
+}
+
+/// Success or failure, where only that matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResultKind {
+    Succeeded,
+    Failed,
+}
+
+/// Why an attempt, a step or a workflow failed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskError {
+    /// The task's own code, or one of [`codes`].
+    pub code: String,
+    /// For people.
+    #[serde(default)]
+    pub message: String,
+    /// Whether another attempt may help. True unless said otherwise.
+    #[serde(default = "yes")]
+    pub retryable: bool,
+    /// Whatever else the task says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Json>,
+    /// The step that failed, in the error of a workflow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<StepId>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Codes of the errors that Orbit itself makes (interface facts, part 4).
+pub mod codes {
+    /// An attempt ran longer than the step's `timeout`.
+    pub const TIMEOUT: &str = "TIMEOUT";
+    /// No worker took the attempt within the step's `queue_timeout`.
+    pub const QUEUE_TIMEOUT: &str = "QUEUE_TIMEOUT";
+    /// An expression could not be evaluated.
+    pub const EXPRESSION_ERROR: &str = "EXPRESSION_ERROR";
+    /// A history or a payload grew past its limit.
+    pub const LIMIT_EXCEEDED: &str = "LIMIT_EXCEEDED";
+}
+
+impl Event {
+    /// Whether the event came from outside, so that no decision explains it.
+    ///
+    /// `StepSucceeded` and `StepAttemptFailed` are external where they carry the token of a delivery.
+    pub fn is_external(&self) -> bool {
+        match self {
+            Event::WorkflowCreated { .. }
+            | Event::StepDispatched { .. }
+            | Event::StepAttemptUncertain { .. }
+            | Event::StaleResultIgnored { .. }
+            | Event::CancelRequested { .. } => true,
+            Event::StepSucceeded { token, .. } => token.is_some(),
+            Event::StepAttemptFailed { token, .. } => token.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Whether the execution has ended with this event.
+    pub fn is_terminal(&self) -> bool {
+        matches!(self, Event::WorkflowCompleted { .. } | Event::WorkflowFailed { .. } | Event::WorkflowCancelled)
+    }
+}
+
+/// An event at its place in a history.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Recorded {
+    /// Its position in the run; the first is 1.
+    pub seq: Seq,
+    /// When it was recorded, by the cluster clock; never earlier than the event before it (protocols, 27).
+    pub at_ms: ClusterMs,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// The version of the stored form: the first byte of each stored event.
+pub const FORMAT: u8 = 1;
+
+/// A stored event that cannot be read.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum DecodeError {
+    /// Empty.
+    #[error("a stored event is empty")]
+    Empty,
+    /// Of a format that this version does not know.
+    #[error("a stored event has format {0}, and this version of Orbit reads format {FORMAT}; use a newer version")]
+    Format(u8),
+    /// Not what the format says.
+    #[error("a stored event cannot be read: {0}")]
+    Json(String),
+}
+
+impl Recorded {
+    /// The stored form: a format byte and UTF-8 JSON (interfaces, "History and storage").
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![FORMAT];
+        serde_json::to_writer(&mut bytes, self).expect("an event is made of JSON values and writes to memory");
+        bytes
+    }
+
+    /// Reads the stored form.
+    pub fn decode(bytes: &[u8]) -> Result<Recorded, DecodeError> {
+        match bytes.split_first() {
+            None => Err(DecodeError::Empty),
+            Some((&FORMAT, json)) => serde_json::from_slice(json).map_err(|e| DecodeError::Json(e.to_string())),
+            Some((&format, _)) => Err(DecodeError::Format(format)),
+        }
+    }
+}
+
+/// What names an execution inside its history's keys: where idempotency keys and jitter come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    pub cluster_id: ClusterId,
+    pub execution_id: ExecutionId,
+    pub run: Run,
+}
+
+impl Identity {
+    /// The idempotency key of a unit: the same for all its attempts and deliveries, derived and never drawn
+    /// (protocols, 10).
+    pub fn idempotency_key(&self, unit: &UnitKey) -> String {
+        format!("{}/{}/{}/{}", self.cluster_id, self.execution_id, self.run, unit)
+    }
+}
+
+/// An attempt, ready to be handed to a worker: what an assignment is made of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Offer {
+    pub unit: UnitKey,
+    pub attempt: u32,
+    /// The sequence number of its `StepScheduled`, which names its row in `orbit_tasks`.
+    pub scheduled_seq: Seq,
+    pub task: TaskName,
+    pub contract_version: ContractVersion,
+}
+
+/// The id of the group that wrote an event; kept beside it in the store (protocols, 4).
+pub type WrittenBy = GroupId;

@@ -1,0 +1,60 @@
+//! The place for planted mistakes.
+//!
+//! A *mutant* is a known mistake in the production path, switched on by `sim` alone, to show that the simulator finds
+//! it (design, section 11.4). Production code is generic over [`Mutants`]; [`NoMutants`] answers a constant `false`,
+//! so the branch is compiled away.
+
+use serde::{Deserialize, Serialize};
+
+/// Says whether a mistake is planted in this run.
+pub trait Mutants: Clone {
+    /// Whether `mutant` is planted.
+    fn planted(&self, mutant: Mutant) -> bool;
+}
+
+/// Production: nothing is planted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoMutants;
+
+impl Mutants for NoMutants {
+    #[inline(always)]
+    fn planted(&self, _: Mutant) -> bool {
+        false
+    }
+}
+
+/// The mistakes that can be planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mutant {
+    /// A response leaves when its append is sent, not when it is done.
+    ResponseBeforeCommit,
+    /// Memory changes when an append is sent, not when it is done.
+    MemoryBeforeCommit,
+    /// A repeated delivery does not say so.
+    RedeliveryUnflagged,
+    /// A second success of a step is recorded.
+    DuplicateSuccess,
+    /// An append whose outcome is unknown is taken as failed.
+    UnknownTakenAsFailed,
+    /// An append whose outcome is unknown is taken as committed.
+    UnknownTakenAsCommitted,
+    /// A session that fell silent keeps its attempts.
+    SilentSessionKeepsAttempts,
+    /// A parked execution's wake-up is forgotten when it is parked.
+    WakeForgotten,
+}
+
+impl Mutant {
+    /// All of them, in the order of the enum.
+    pub const ALL: [Mutant; 8] = [
+        Mutant::ResponseBeforeCommit,
+        Mutant::MemoryBeforeCommit,
+        Mutant::RedeliveryUnflagged,
+        Mutant::DuplicateSuccess,
+        Mutant::UnknownTakenAsFailed,
+        Mutant::UnknownTakenAsCommitted,
+        Mutant::SilentSessionKeepsAttempts,
+        Mutant::WakeForgotten,
+    ];
+}

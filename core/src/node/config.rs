@@ -1,0 +1,83 @@
+//! What a node is told when it begins.
+
+use crate::id::NodeId;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// A node's configuration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeConfig {
+    /// This server's name, for people.
+    pub node_id: NodeId,
+    /// The host that it runs on, for people.
+    pub host: String,
+    /// The process id, for people.
+    pub pid: u32,
+    /// The address that it serves, once known.
+    pub addr: Option<String>,
+    /// A worker that is silent for so long is lost (30 s by default).
+    pub session_timeout: Duration,
+    /// What workers are told to heartbeat at (a sixth of the session timeout by default: 5 s).
+    pub heartbeat_interval: Duration,
+    /// How often the fence and the database's clock are looked at (1 s by default).
+    pub check_interval: Duration,
+    /// How long a store call may take before its connection is given up (30 s by default).
+    pub call_deadline: Duration,
+    /// How long a request waits for an outcome before it is told that it is unknown (10 s by default).
+    pub request_deadline: Duration,
+    /// How long a stop waits for what is in flight (10 s by default).
+    pub stop_deadline: Duration,
+    pub limits: Limits,
+}
+
+/// Bounds on what a server takes on. Every error about one names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Running executions (100,000).
+    pub max_active_executions: u64,
+    /// Events of one history (50,000); past it the execution fails with LIMIT_EXCEEDED.
+    pub max_history_events: u64,
+    /// Bytes of one payload as JSON text (1 MiB).
+    pub max_payload_bytes: u64,
+    /// Idle executions that stay in memory (10,000); older ones cost a row.
+    pub max_resident_executions: u64,
+    /// Requests that wait for an append (10,000); past it 429.
+    pub max_queued_requests: u64,
+    /// Groups of one append (256).
+    pub max_append_groups: usize,
+    /// Bytes of events of one append (1 MiB).
+    pub max_append_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            max_active_executions: 100_000,
+            max_history_events: 50_000,
+            max_payload_bytes: 1 << 20,
+            max_resident_executions: 10_000,
+            max_queued_requests: 10_000,
+            max_append_groups: 256,
+            max_append_bytes: 1 << 20,
+        }
+    }
+}
+
+impl NodeConfig {
+    /// The defaults, for a server of this name.
+    pub fn new(node_id: NodeId) -> NodeConfig {
+        NodeConfig {
+            node_id,
+            host: String::new(),
+            pid: 0,
+            addr: None,
+            session_timeout: Duration::from_secs(30),
+            heartbeat_interval: Duration::from_secs(5),
+            check_interval: Duration::from_secs(1),
+            call_deadline: Duration::from_secs(30),
+            request_deadline: Duration::from_secs(10),
+            stop_deadline: Duration::from_secs(10),
+            limits: Limits::default(),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Log lines, typed: targets, texts and fields are the reference's.
+
+use crate::id::{ExecutionId, NodeId, SessionId, Term, UnitKey, Version, WorkerId, WorkflowName};
+use crate::store::append::Status;
+use serde::{Deserialize, Serialize};
+
+/// Something that people are told. `io` writes it with the target and level that [`LogEvent::target`] and
+/// [`LogEvent::level`] say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum LogEvent {
+    /// `server: this server is the writer` …
+    FenceTaken { node_id: NodeId, term: Term },
+    /// `recovered active executions from history`
+    Recovered { executions: u64, in_flight: u64, recovery_ms: u64 },
+    /// `execution started`
+    ExecutionStarted { execution_id: ExecutionId, workflow: WorkflowName, version: Version },
+    /// `execution completed`, `execution failed`, `execution cancelled`
+    ExecutionEnded { execution_id: ExecutionId, status: Status, code: Option<String> },
+    /// `worker registered`
+    WorkerRegistered { worker_id: WorkerId, runtime: String, tasks: u64 },
+    /// `worker unregistered`
+    WorkerUnregistered { worker_id: WorkerId },
+    /// `worker lost`: its session fell silent.
+    WorkerLost { worker_id: WorkerId, session: SessionId, holding: u64 },
+    /// `attempt outcome uncertain; redelivering`
+    AttemptUncertain { execution_id: ExecutionId, step: UnitKey, attempt: u32, reason: String },
+    /// `workflow deployed`
+    Deployed { workflow: WorkflowName, version: Version },
+    /// `execution quarantined`: its history cannot be loaded.
+    Quarantined { execution_id: ExecutionId, reason: String },
+    /// `store call failed`: nothing changed.
+    StoreFailed { call: String, message: String },
+    /// `store outcome unknown; sending again`
+    StoreUnknown { call: String },
+    /// `lost the fence; stopping`: another server has taken over.
+    FenceLost { held: Term, current: Term },
+    /// `cannot serve this database`: newer tables, or another mode.
+    Unservable { message: String },
+    /// `clock stepped`: the database's clock, by so many milliseconds.
+    ClockStepped { by_ms: i64 },
+    /// `stopping: finishing what is in flight`
+    Stopping,
+    /// `stopped`
+    Stopped { clean: bool },
+}
+
+/// How important a line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Level {
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+impl LogEvent {
+    /// `orbit_runtime::server`, `::engine` or `::cluster`.
+    pub fn target(&self) -> &'static str {
+        match self {
+            LogEvent::FenceTaken { .. } | LogEvent::FenceLost { .. } | LogEvent::ClockStepped { .. } => {
+                "orbit_runtime::cluster"
+            }
+            LogEvent::Unservable { .. } | LogEvent::Stopping | LogEvent::Stopped { .. } => "orbit_runtime::server",
+            _ => "orbit_runtime::engine",
+        }
+    }
+
+    /// How important it is. An [`Level::Error`] that no fault explains fails a simulated run.
+    pub fn level(&self) -> Level {
+        match self {
+            LogEvent::FenceLost { .. } | LogEvent::Unservable { .. } | LogEvent::Quarantined { .. } => Level::Error,
+            LogEvent::WorkerLost { .. }
+            | LogEvent::AttemptUncertain { .. }
+            | LogEvent::StoreFailed { .. }
+            | LogEvent::StoreUnknown { .. }
+            | LogEvent::ClockStepped { .. } => Level::Warn,
+            _ => Level::Info,
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Resends what stayed unknown until the answer is known.

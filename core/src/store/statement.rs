@@ -1,0 +1,358 @@
+//! The closed list of statements, each with the rows that it gives.
+//!
+//! A statement is one round trip without a decision inside (the append is one: what it decides, [`judge`] says).
+//! `io` runs one as SQL, `sim` on its model; both answer with the same [`Rows`].
+//!
+//! [`judge`]: crate::store::append::judge
+
+use crate::execution::event::Labels;
+use crate::id::{
+    CallKey, ClusterId, ContractVersion, DefinitionHash, ExecutionId, GroupId, Incarnation, NodeId, Run, Seq, TaskId,
+    TaskName, Term, UnitKey, Version, WorkerId, WorkflowName,
+};
+use crate::store::append::{Append, Fence, GroupOutcome, OwnerRow, Status, Summary, Wake};
+use crate::time::{ClusterMs, WallMs};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+/// A statement that gives rows of a known type.
+pub trait TypedStatement: Into<Statement> {
+    /// The rows.
+    type Out;
+    /// Takes this statement's rows; panics on those of another, which is a bug of the executor.
+    fn of(rows: &Rows) -> &Self::Out;
+}
+
+macro_rules! statements {
+    ($($(#[$doc:meta])* $name:ident => $out:ty),+ $(,)?) => {
+        /// Every statement that exists.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        pub enum Statement { $($(#[$doc])* $name($name)),+ }
+
+        /// The rows of every statement that exists.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        pub enum Rows { $($name($out)),+ }
+
+        $(impl From<$name> for Statement {
+            fn from(statement: $name) -> Statement { Statement::$name(statement) }
+        }
+        impl TypedStatement for $name {
+            type Out = $out;
+            fn of(rows: &Rows) -> &$out {
+                match rows {
+                    Rows::$name(out) => out,
+                    other => panic!("rows of {} expected, got {other:?}", stringify!($name)),
+                }
+            }
+        })+
+
+        impl Statement {
+            /// Its name, for logs and metrics.
+            pub fn name(&self) -> &'static str {
+                match self { $(Statement::$name(_) => stringify!($name)),+ }
+            }
+            /// Whether it may change something, so that it needs a writing transaction.
+            pub fn writes(&self) -> bool {
+                match self { $(Statement::$name(_) => $name::WRITES),+ }
+            }
+        }
+    };
+}
+
+statements! {
+    /// Reads the fence row and the database's clock.
+    ReadFence => FenceRow,
+    /// Moves the fence to a new term and incarnation, if it is still at the expected term.
+    RaiseFence => Option<Term>,
+    /// Puts back the claims of incarnations that are no more.
+    RequeueClaims => u64,
+    /// Names no holder any more, if the fence is still this one.
+    ClearHolder => bool,
+    /// Records decisions: see [`crate::store::append`].
+    Append => Vec<GroupOutcome>,
+    /// Claims queued tasks for waiting workers.
+    ClaimTasks => Vec<ClaimedTask>,
+    /// Stores a definition, if its name and version are new.
+    PutDefinition => PutResult,
+    /// Reads definitions in the order in which they were deployed.
+    ReadDefinitions => Vec<DefinitionRow>,
+    /// Reads whole histories with their owner rows.
+    ReadHistories => Vec<LoadedExecution>,
+    /// Reads which executions want to be loaded.
+    ReadDue => DueRows,
+    /// Reads what a server that starts needs to know of the whole.
+    ReadTotals => Totals,
+    /// Reads summaries by id.
+    ReadSummary => Option<SummaryRow>,
+    /// Reads a page of summaries, newest first.
+    ListSummaries => Vec<SummaryRow>,
+    /// Reads a page of one history.
+    ReadHistory => HistoryPage,
+    /// Writes the registry row of a worker.
+    PutWorker => (),
+    /// Reads the registry of workers.
+    ReadWorkers => Vec<WorkerRow>,
+}
+
+/// See [`Statement::ReadFence`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReadFence;
+
+/// The row of `orbit_cluster` (id 1) and what stands beside it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FenceRow {
+    pub cluster_id: ClusterId,
+    pub schema_version: u32,
+    /// `single`, later `standby` and `shared`.
+    pub mode: String,
+    pub fence: Fence,
+    /// Who holds it; none after a clean stop.
+    pub holder: Option<Holder>,
+    /// The database's clock when the row was read.
+    pub clock: ClusterMs,
+}
+
+/// The server that holds the fence, for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    pub node_id: NodeId,
+    /// The host's name.
+    pub host: String,
+    /// The process id on that host.
+    pub pid: u32,
+    /// The address that it serves, where known.
+    pub addr: Option<String>,
+    pub since_ms: WallMs,
+}
+
+/// See [`Statement::RaiseFence`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RaiseFence {
+    pub expected: Fence,
+    pub mode: String,
+    pub incarnation: Incarnation,
+    pub holder: Holder,
+}
+
+/// See [`Statement::RequeueClaims`]: every claim but those of this incarnation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RequeueClaims {
+    pub incarnation: Incarnation,
+}
+
+/// See [`Statement::ClearHolder`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClearHolder {
+    pub fence: Fence,
+}
+
+/// See [`Statement::ClaimTasks`]. Gives nothing where the fence has moved.
+///
+/// A repetition under the same key returns the tasks that the first one claimed (protocols, 4), where it claimed any.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClaimTasks {
+    pub key: CallKey,
+    pub fence: Fence,
+    /// One for each waiting poll, served in order, oldest row first (`enqueued_ms`, then task id).
+    pub wants: Vec<ClaimWant>,
+}
+
+/// What one poll can take.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClaimWant {
+    pub contracts: Vec<(TaskName, ContractVersion)>,
+    /// A token for each task that it can take.
+    pub tokens: Vec<Uuid>,
+}
+
+/// A row that a claim moved from `queued` to `claimed`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClaimedTask {
+    pub task: TaskId,
+    pub execution: ExecutionId,
+    pub unit: UnitKey,
+    pub attempt: u32,
+    /// One of the want's tokens; which want it is, the token says.
+    pub token: Uuid,
+}
+
+/// See [`Statement::PutDefinition`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PutDefinition {
+    /// A repetition under the same key says `created` again.
+    pub key: CallKey,
+    pub fence: Fence,
+    pub definition: DefinitionRow,
+}
+
+/// A row of `workflow_definitions`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DefinitionRow {
+    pub name: WorkflowName,
+    pub version: Version,
+    pub hash: DefinitionHash,
+    /// The document, as deployed.
+    pub document: Value,
+    pub created_at_ms: ClusterMs,
+}
+
+/// What became of a definition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PutResult {
+    Created,
+    /// The same content is there already.
+    Unchanged,
+    /// Other content is there under that name and version, with this hash.
+    Conflict(DefinitionHash),
+    /// The fence is not the writer's any more; it is at this term.
+    Fenced(Term),
+}
+
+/// See [`Statement::ReadDefinitions`]: all of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReadDefinitions;
+
+/// See [`Statement::ReadHistories`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReadHistories {
+    pub executions: Vec<ExecutionId>,
+}
+
+/// An execution as the store holds it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadedExecution {
+    pub execution: ExecutionId,
+    /// None where there is no such execution, or where it has ended.
+    pub owner: Option<OwnerRow>,
+    /// The stored events of the current run, in order; empty where there is no such execution.
+    pub events: Vec<Vec<u8>>,
+    /// Its rows in `orbit_tasks`.
+    pub tasks: Vec<LoadedTask>,
+}
+
+/// A row of `orbit_tasks`, as its execution sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoadedTask {
+    pub task: TaskId,
+    pub state: crate::store::append::TaskState,
+}
+
+/// See [`Statement::ReadDue`]: executions whose next wake is at or before `until`, by (wake, id), after `after`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReadDue {
+    /// [`Wake::Hot`] asks for the hot ones alone, [`Wake::At`] for hot and due ones. Never [`Wake::Never`].
+    pub until: Wake,
+    pub after: Option<(Wake, ExecutionId)>,
+    pub limit: u32,
+}
+
+/// Rows of [`ReadDue`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DueRows {
+    pub due: Vec<(Wake, ExecutionId)>,
+    /// The earliest wake later than `until`, where there is one.
+    pub next: Option<ClusterMs>,
+}
+
+/// See [`Statement::ReadTotals`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReadTotals;
+
+/// What a server that starts needs to know of the whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Running executions: rows of `orbit_owners`.
+    pub active: u64,
+    /// Contracts with rows in state `queued`.
+    pub queued: Vec<(TaskName, ContractVersion)>,
+}
+
+/// See [`Statement::ReadSummary`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReadSummary {
+    pub execution: ExecutionId,
+}
+
+/// A row of `workflow_executions`, with the last event of the current run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SummaryRow {
+    pub execution: ExecutionId,
+    pub root: ExecutionId,
+    pub run: Run,
+    pub summary: Summary,
+    /// The first and the last stored event of the current run, where single rows are read; none in lists.
+    pub ends: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// See [`Statement::ListSummaries`]: by (created, id), newest first, strictly before `before`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ListSummaries {
+    pub filter: SummaryFilter,
+    pub before: Option<(ClusterMs, ExecutionId)>,
+    pub limit: u32,
+}
+
+/// What a list shows; absent fields filter nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Default)]
+pub struct SummaryFilter {
+    pub status: Option<Status>,
+    pub workflow: Option<WorkflowName>,
+    /// All of these labels, with these values.
+    pub labels: Labels,
+    /// Created at this time or later.
+    pub since: Option<ClusterMs>,
+}
+
+/// See [`Statement::ReadHistory`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReadHistory {
+    pub execution: ExecutionId,
+    pub after: Seq,
+    /// At most so many events.
+    pub limit: u32,
+    /// Stop after the event that takes the page past so many bytes.
+    pub max_bytes: u32,
+}
+
+/// A page of a history.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HistoryPage {
+    /// Whether there is such an execution.
+    pub known: bool,
+    pub events: Vec<Vec<u8>>,
+    /// Whether events follow.
+    pub more: bool,
+}
+
+/// See [`Statement::PutWorker`]: the row of that worker id is made or replaced.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PutWorker {
+    pub worker: WorkerRow,
+}
+
+/// A row of the registry of workers, `orbit_workers`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkerRow {
+    pub worker_id: WorkerId,
+    pub runtime: String,
+    pub sdk: Option<String>,
+    pub contracts: Vec<(TaskName, ContractVersion)>,
+    pub last_seen_ms: ClusterMs,
+}
+
+/// See [`Statement::ReadWorkers`]: all of them, by id.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReadWorkers;
+
+/// The id of the group that wrote an event, read beside it.
+pub type EventGroup = GroupId;
+
+macro_rules! writes {
+    ($($name:ident: $writes:literal),+ $(,)?) => { $(impl $name { const WRITES: bool = $writes; })+ };
+}
+writes! {
+    ReadFence: false, RaiseFence: true, RequeueClaims: true, ClearHolder: true, Append: true, ClaimTasks: true,
+    PutDefinition: true, ReadDefinitions: false, ReadHistories: false, ReadDue: false, ReadTotals: false,
+    ReadSummary: false, ListSummaries: false, ReadHistory: false, PutWorker: true, ReadWorkers: false,
+}

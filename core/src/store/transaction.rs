@@ -1,0 +1,234 @@
+//! Every transaction that exists: a list of statements whose next step is a pure function of the rows seen so far
+//! (protocols, 1).
+
+use crate::id::{ClusterId, ExecutionId, Incarnation, Term};
+use crate::store::append::{Append, Fence, GroupOutcome};
+use crate::store::statement::*;
+use serde::{Deserialize, Serialize};
+
+/// The version of the tables that this Orbit reads and writes.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// A transaction, as data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Transaction {
+    /// Becomes the writer: raises the term for this incarnation.
+    Campaign(Campaign),
+    /// Looks whether the fence is still this one, and reads the database's clock.
+    Check(Fence),
+    /// Gives the fence up at a clean stop.
+    Release(Fence),
+    /// Records decisions.
+    Append(Append),
+    /// Takes queued tasks for waiting workers.
+    Claim(ClaimTasks),
+    /// Stores a definition.
+    Deploy(Box<PutDefinition>),
+    /// Reads definitions and totals: what a server that starts needs first.
+    Recover,
+    /// Reads whole executions.
+    Load(ReadHistories),
+    /// Reads which executions want to be loaded.
+    Due(ReadDue),
+    /// Reads one summary.
+    Summary(ReadSummary),
+    /// Reads a page of summaries.
+    Summaries(ListSummaries),
+    /// Reads a page of a history.
+    History(ReadHistory),
+    /// Writes the registry row of a worker.
+    SaveWorker(PutWorker),
+    /// Reads the registry of workers.
+    Workers,
+}
+
+/// Who wants to become the writer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Campaign {
+    pub incarnation: Incarnation,
+    pub holder: Holder,
+}
+
+/// What a transaction gave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Verdict {
+    Campaign(CampaignVerdict),
+    /// The fence row as it is.
+    Check(FenceRow),
+    /// Whether the fence was still this one.
+    Release(bool),
+    /// One outcome for each group, in order.
+    Append(Vec<GroupOutcome>),
+    Claim(Vec<ClaimedTask>),
+    Deploy(PutResult),
+    Recover(Recovery),
+    Load(Vec<LoadedExecution>),
+    Due(DueRows),
+    Summary(Option<SummaryRow>),
+    Summaries(Vec<SummaryRow>),
+    History(HistoryPage),
+    SaveWorker,
+    Workers(Vec<WorkerRow>),
+}
+
+/// What a campaign gave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum CampaignVerdict {
+    /// Won: the term, and the fence row as it was before.
+    Won { term: Term, cluster_id: ClusterId, before: FenceRow },
+    /// The tables are of a newer version than this server knows.
+    NewerSchema { found: u32 },
+    /// The database belongs to servers of another mode.
+    OtherMode { found: String },
+    /// Somebody else raised the term meanwhile.
+    Lost,
+}
+
+/// What a server that starts reads first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Recovery {
+    pub definitions: Vec<DefinitionRow>,
+    pub totals: Totals,
+}
+
+/// The name of the mode of one server alone.
+pub const SINGLE: &str = "single";
+
+/// What a transaction does next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Send these together; no decision lies between them.
+    Send(Vec<Statement>),
+    /// The same, with COMMIT behind them. Alone and first it is one autocommit statement.
+    Last(Vec<Statement>),
+    /// Roll back: the condition for going on does not hold.
+    Stop(Verdict),
+}
+
+impl Transaction {
+    /// Its name, for logs and metrics.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Transaction::Campaign(_) => "campaign",
+            Transaction::Check(_) => "check",
+            Transaction::Release(_) => "release",
+            Transaction::Append(_) => "append",
+            Transaction::Claim(_) => "claim",
+            Transaction::Deploy(_) => "deploy",
+            Transaction::Recover => "recover",
+            Transaction::Load(_) => "load",
+            Transaction::Due(_) => "due",
+            Transaction::Summary(_) => "summary",
+            Transaction::Summaries(_) => "summaries",
+            Transaction::History(_) => "history",
+            Transaction::SaveWorker(_) => "save_worker",
+            Transaction::Workers => "workers",
+        }
+    }
+
+    /// Whether it may change something.
+    pub fn writes(&self) -> bool {
+        matches!(
+            self,
+            Transaction::Campaign(_)
+                | Transaction::Release(_)
+                | Transaction::Append(_)
+                | Transaction::Claim(_)
+                | Transaction::Deploy(_)
+                | Transaction::SaveWorker(_)
+        )
+    }
+
+    /// The next step, given the rows of the statements so far.
+    pub fn step(&self, seen: &[Rows]) -> Step {
+        match self {
+            Transaction::Campaign(campaign) => campaign.step(seen),
+            Transaction::Check(_) => Step::Last(vec![ReadFence.into()]),
+            Transaction::Release(fence) => Step::Last(vec![ClearHolder { fence: *fence }.into()]),
+            Transaction::Append(append) => Step::Last(vec![append.clone().into()]),
+            Transaction::Claim(claim) => Step::Last(vec![claim.clone().into()]),
+            Transaction::Deploy(put) => Step::Last(vec![(**put).clone().into()]),
+            Transaction::Recover => Step::Last(vec![ReadDefinitions.into(), ReadTotals.into()]),
+            Transaction::Load(read) => Step::Last(vec![read.clone().into()]),
+            Transaction::Due(read) => Step::Last(vec![read.clone().into()]),
+            Transaction::Summary(read) => Step::Last(vec![read.clone().into()]),
+            Transaction::Summaries(read) => Step::Last(vec![read.clone().into()]),
+            Transaction::History(read) => Step::Last(vec![read.clone().into()]),
+            Transaction::SaveWorker(put) => Step::Last(vec![put.clone().into()]),
+            Transaction::Workers => Step::Last(vec![ReadWorkers.into()]),
+        }
+    }
+
+    /// What it gave, once the last step is done.
+    pub fn verdict(&self, seen: &[Rows]) -> Verdict {
+        let last = || seen.last().expect("a finished transaction has rows");
+        match self {
+            Transaction::Campaign(campaign) => campaign.verdict(seen),
+            Transaction::Check(_) => Verdict::Check(ReadFence::of(last()).clone()),
+            Transaction::Release(_) => Verdict::Release(*ClearHolder::of(last())),
+            Transaction::Append(_) => Verdict::Append(Append::of(last()).clone()),
+            Transaction::Claim(_) => Verdict::Claim(ClaimTasks::of(last()).clone()),
+            Transaction::Deploy(_) => Verdict::Deploy(PutDefinition::of(last()).clone()),
+            Transaction::Recover => Verdict::Recover(Recovery {
+                definitions: ReadDefinitions::of(&seen[0]).clone(),
+                totals: ReadTotals::of(&seen[1]).clone(),
+            }),
+            Transaction::Load(_) => Verdict::Load(ReadHistories::of(last()).clone()),
+            Transaction::Due(_) => Verdict::Due(ReadDue::of(last()).clone()),
+            Transaction::Summary(_) => Verdict::Summary(ReadSummary::of(last()).clone()),
+            Transaction::Summaries(_) => Verdict::Summaries(ListSummaries::of(last()).clone()),
+            Transaction::History(_) => Verdict::History(ReadHistory::of(last()).clone()),
+            Transaction::SaveWorker(_) => Verdict::SaveWorker,
+            Transaction::Workers => Verdict::Workers(ReadWorkers::of(last()).clone()),
+        }
+    }
+}
+
+impl Campaign {
+    /// The fence row first; then, if its mode and schema version are ours, the raise, and back with every claim of an
+    /// incarnation that is no more (protocols, 8 and 21).
+    fn step(&self, seen: &[Rows]) -> Step {
+        let Some(first) = seen.first() else { return Step::Send(vec![ReadFence.into()]) };
+        let row = ReadFence::of(first);
+        if row.schema_version > SCHEMA_VERSION {
+            return Step::Stop(Verdict::Campaign(CampaignVerdict::NewerSchema { found: row.schema_version }));
+        }
+        if row.mode != SINGLE {
+            return Step::Stop(Verdict::Campaign(CampaignVerdict::OtherMode { found: row.mode.clone() }));
+        }
+        // A repetition of a campaign whose outcome was unknown, and which was won.
+        if row.fence.incarnation == self.incarnation {
+            return Step::Stop(self.won(row.fence.term, row));
+        }
+        Step::Last(vec![
+            RaiseFence {
+                expected: row.fence,
+                mode: SINGLE.into(),
+                incarnation: self.incarnation,
+                holder: self.holder.clone(),
+            }
+            .into(),
+            RequeueClaims { incarnation: self.incarnation }.into(),
+        ])
+    }
+
+    fn verdict(&self, seen: &[Rows]) -> Verdict {
+        let row = ReadFence::of(&seen[0]);
+        match RaiseFence::of(&seen[1]) {
+            Some(term) => self.won(*term, row),
+            None => Verdict::Campaign(CampaignVerdict::Lost),
+        }
+    }
+
+    fn won(&self, term: Term, before: &FenceRow) -> Verdict {
+        Verdict::Campaign(CampaignVerdict::Won { term, cluster_id: before.cluster_id, before: before.clone() })
+    }
+}
+
+/// Which executions a transaction loads, for logs.
+pub fn loads(transaction: &Transaction) -> &[ExecutionId] {
+    match transaction {
+        Transaction::Load(read) => &read.executions,
+        _ => &[],
+    }
+}

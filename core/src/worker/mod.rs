@@ -1,0 +1,1 @@
+//! Workers: sessions, contracts, and who gets which task.
