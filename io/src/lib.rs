@@ -1,1 +1,5 @@
-//! Placeholder.
+//! Orbit's hands: runs the effects of `orbit_core` against databases and sockets, and reports what it saw.
+//!
+//! Nothing here decides: a branch that can affect correctness belongs in `orbit_core`, where `sim` runs it too.
+
+pub mod driver;

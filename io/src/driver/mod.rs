@@ -1,0 +1,5 @@
+//! The loop that feeds a node.
+
+pub mod handle;
+
+pub use handle::{NodeHandle, Pending, Unavailable};
