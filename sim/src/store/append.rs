@@ -1,0 +1,147 @@
+//! The append on the model: gather the facts, ask the one judgement, write the group.
+
+use super::commit::{Change, Commit};
+use super::tables::{EventRow, ExecutionRow, Tables, TaskEntry};
+use orbit_core::id::{Epoch, Seq};
+use orbit_core::store::append::{
+    Append, Expect, Group, GroupFacts, GroupOutcome, Member, MemberFacts, OwnerChange, OwnerRow, TaskChange, TaskState,
+    Wake, already_written, judge,
+};
+
+/// The epoch of an owner row that is new.
+const FIRST_EPOCH: Epoch = Epoch(1);
+
+pub fn append(tables: &mut Tables, append: Append, commit: &mut Commit) -> Vec<GroupOutcome> {
+    assert_batch(&append);
+    append
+        .groups
+        .into_iter()
+        .map(|group| {
+            let facts = facts(tables, &group);
+            let outcome = judge(append.fence, &group, &facts);
+            if outcome == GroupOutcome::Written {
+                let repeated = already_written(&group, &facts);
+                if !repeated {
+                    write(tables, &group);
+                }
+                commit.changes.push(Change::Group { fence: append.fence, group, repeated });
+            }
+            outcome
+        })
+        .collect()
+}
+
+/// The invariant of [`Append`], which the SQL relies on.
+fn assert_batch(append: &Append) {
+    let mut executions: Vec<_> = append.groups.iter().flat_map(|g| &g.members).map(|m| &m.execution).collect();
+    let mut tasks: Vec<_> = append.groups.iter().flat_map(|g| &g.tasks).map(task_of).collect();
+    let (members, changes) = (executions.len(), tasks.len());
+    executions.sort();
+    executions.dedup();
+    tasks.sort();
+    tasks.dedup();
+    assert_eq!(executions.len(), members, "no execution occurs twice in a batch");
+    assert_eq!(tasks.len(), changes, "no task row occurs twice in a batch");
+    assert!(append.groups.iter().all(|g| !g.members.is_empty()), "a group has at least one member");
+}
+
+fn task_of(change: &TaskChange) -> &orbit_core::id::TaskId {
+    match change {
+        TaskChange::Insert(row) => &row.task,
+        TaskChange::Delete { task, .. } | TaskChange::Requeue { task, .. } => task,
+    }
+}
+
+fn facts(tables: &Tables, group: &Group) -> GroupFacts {
+    let members = group
+        .members
+        .iter()
+        .map(|member| MemberFacts {
+            owner: tables.owners.get(&member.execution).cloned(),
+            known: tables.executions.contains_key(&member.execution),
+            first_event_by: member.events.first().and_then(|event| {
+                let run = match &member.expect {
+                    Expect::New { run, .. } | Expect::After { run, .. } => *run,
+                };
+                let history = tables.run_history(&member.execution, run);
+                history.iter().find(|e| e.seq == event.seq).map(|e| e.group)
+            }),
+        })
+        .collect();
+    let tasks = group
+        .tasks
+        .iter()
+        .map(|change| match change {
+            TaskChange::Insert(_) => None,
+            TaskChange::Delete { task, .. } | TaskChange::Requeue { task, .. } => {
+                tables.tasks.get(task).map(|t| t.state)
+            }
+        })
+        .collect();
+    GroupFacts { fence: tables.cluster.fence, members, tasks }
+}
+
+fn write(tables: &mut Tables, group: &Group) {
+    for member in &group.members {
+        write_member(tables, group, member);
+    }
+    for change in &group.tasks {
+        match change {
+            TaskChange::Insert(row) => {
+                let entry = TaskEntry { row: row.clone(), state: TaskState::Queued, claim: None };
+                let before = tables.tasks.insert(row.task.clone(), entry);
+                assert!(before.is_none(), "the task row {} is inserted once", row.task);
+            }
+            TaskChange::Delete { task, .. } => {
+                tables.tasks.remove(task);
+            }
+            TaskChange::Requeue { task, .. } => {
+                let entry = tables.tasks.get_mut(task).expect("judged to be there");
+                entry.state = TaskState::Queued;
+                entry.claim = None;
+            }
+        }
+    }
+}
+
+fn write_member(tables: &mut Tables, group: &Group, member: &Member) {
+    let id = &member.execution;
+    let (run, expected) = match &member.expect {
+        Expect::New { run, .. } => (*run, Seq(0)),
+        Expect::After { run, last, .. } => (*run, *last),
+    };
+    let last = member.events.last().map_or(expected, |e| e.seq);
+    for (event, number) in member.events.iter().zip(expected.0 + 1..) {
+        assert_eq!(event.seq, Seq(number), "the events of a member of {id} follow the expected one");
+    }
+    if let Expect::New { root, .. } = &member.expect {
+        let summary = member.summary.clone().expect("a new execution has a summary");
+        tables.executions.insert(id.clone(), ExecutionRow { root: root.clone(), run, summary });
+        let owner = OwnerRow { root: root.clone(), run, epoch: FIRST_EPOCH, last, group: group.id, wake: Wake::Hot };
+        tables.owners.insert(id.clone(), owner);
+    } else if let Some(summary) = &member.summary {
+        tables.executions.get_mut(id).expect("a running execution has a summary").summary = summary.clone();
+    }
+    match member.owner {
+        OwnerChange::End => {
+            tables.owners.remove(id);
+        }
+        OwnerChange::Keep | OwnerChange::Wake(_) => {
+            let owner = tables.owners.get_mut(id).expect("judged to be there, or just made");
+            owner.last = last;
+            owner.group = group.id;
+            if let OwnerChange::Wake(wake) = member.owner {
+                owner.wake = wake;
+            }
+        }
+    }
+    let history = tables.events.entry((id.clone(), run)).or_default();
+    for event in &member.events {
+        history.push(EventRow {
+            seq: event.seq,
+            at_ms: event.at_ms,
+            group: group.id,
+            bytes: event.bytes.as_slice().into(),
+        });
+    }
+}

@@ -1,0 +1,33 @@
+//! What a committed transaction changed: what the checks are fed.
+
+use orbit_core::id::{CallKey, Incarnation};
+use orbit_core::store::append::{Fence, Group};
+use orbit_core::store::statement::{ClaimedTask, DefinitionRow};
+use serde::Serialize;
+
+/// A committed transaction; without changes where it only read or its conditions did not hold.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Commit {
+    /// [`orbit_core::store::transaction::Transaction::name`].
+    pub transaction: &'static str,
+    pub changes: Vec<Change>,
+}
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum Change {
+    /// Somebody became the writer.
+    FenceRaised { before: Fence, after: Fence },
+    /// The writer gave up its place.
+    HolderCleared { fence: Fence },
+    /// A group of an append; `repeated` where an earlier sending had written it already, so that nothing changed now.
+    Group { fence: Fence, group: Group, repeated: bool },
+    /// Tasks were claimed; `repeated` as above.
+    Claimed { fence: Fence, key: CallKey, tasks: Vec<ClaimedTask>, repeated: bool },
+    /// Claims of other incarnations went back to the queue.
+    Requeued { incarnation: Incarnation, tasks: u64 },
+    /// A definition was stored.
+    Defined { fence: Fence, definition: DefinitionRow },
+    /// A worker's registry row was written.
+    WorkerSaved,
+}

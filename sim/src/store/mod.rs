@@ -1,0 +1,148 @@
+//! The model of the database: what SQLite does, over ordered maps (protocols, 33).
+//!
+//! * `tables`: the rows, and what they look like from outside ([`ModelStore::dump`]).
+//! * `write` and `read`: each [`Statement`] of `core::store`, one function each.
+//! * `append`: the facts that [`orbit_core::store::append::judge`] is asked about, and the writing of a group.
+//! * [`commit`]: what a committed transaction changed, for the checks.
+//!
+//! It is durable, apart from any process, and has one writer at a time: a transaction happens at one moment, whole or
+//! not at all. When it happens, and whether its reply is heard of, is the world's business (`world::disk`). The model
+//! of another database is a sibling of this module that runs the same [`Transaction`]s.
+
+mod append;
+pub mod commit;
+mod read;
+mod tables;
+mod write;
+
+pub use commit::{Change, Commit};
+pub use tables::{EventRow, ExecutionRow, TaskEntry};
+
+use orbit_core::id::{ClusterId, ExecutionId};
+use orbit_core::store::append::{Fence, OwnerRow};
+use orbit_core::store::executor::{Ask, Executor};
+use orbit_core::store::outcome::Reply;
+use orbit_core::store::statement::{DefinitionRow, Rows, Statement};
+use orbit_core::store::transaction::{Transaction, Verdict};
+use orbit_core::time::ClusterMs;
+use std::collections::BTreeMap;
+use tables::Tables;
+
+/// A database in memory. See the module's documentation.
+#[derive(Clone, Debug)]
+pub struct ModelStore {
+    tables: Tables,
+    clock: ClusterMs,
+}
+
+impl ModelStore {
+    /// A database whose tables were just made.
+    pub fn new(cluster_id: ClusterId) -> ModelStore {
+        ModelStore { tables: Tables::new(cluster_id), clock: ClusterMs(0) }
+    }
+
+    /// What the database's clock shows from now on.
+    pub fn set_clock(&mut self, clock: ClusterMs) {
+        self.clock = clock;
+    }
+
+    /// What the database's clock shows.
+    pub fn clock(&self) -> ClusterMs {
+        self.clock
+    }
+
+    /// Runs one transaction to its end, without faults.
+    pub fn run(&mut self, transaction: Transaction) -> Reply<Verdict> {
+        self.execute(transaction).0
+    }
+
+    /// The same, and what it changed.
+    pub fn execute(&mut self, transaction: Transaction) -> (Reply<Verdict>, Commit) {
+        let mut commit = Commit { transaction: transaction.name(), changes: Vec::new() };
+        let mut executor = Executor::new(transaction);
+        // Only a transaction of several steps can be rolled back after it wrote, so only that one works on a copy.
+        let mut open: Option<Tables> = None;
+        loop {
+            let (statements, last) = match executor.ask() {
+                Ask::Rollback(verdict) => {
+                    commit.changes.clear();
+                    return (Reply::Done(verdict), commit);
+                }
+                Ask::Send(statements, frame) => {
+                    use orbit_core::store::executor::Frame;
+                    if frame == Frame::Begin {
+                        open = Some(self.tables.clone());
+                    }
+                    (statements, matches!(frame, Frame::Auto | Frame::Whole | Frame::Commit))
+                }
+            };
+            let tables = open.as_mut().unwrap_or(&mut self.tables);
+            let rows = statements.into_iter().map(|s| run_statement(tables, self.clock, s, &mut commit)).collect();
+            if last && let Some(done) = open.take() {
+                self.tables = done;
+            }
+            if let Some(reply) = executor.tell(Ok(rows)) {
+                return (reply, commit);
+            }
+        }
+    }
+
+    /// The tables as JSON: for each table its rows, in the order of their keys, with the columns' names.
+    pub fn dump(&self) -> serde_json::Value {
+        self.tables.dump()
+    }
+
+    /// The fence row's fence.
+    pub fn fence(&self) -> Fence {
+        self.tables.cluster.fence
+    }
+
+    /// The owner rows: one for each running execution.
+    pub fn owners(&self) -> &BTreeMap<ExecutionId, OwnerRow> {
+        &self.tables.owners
+    }
+
+    /// The summary rows.
+    pub fn executions(&self) -> &BTreeMap<ExecutionId, ExecutionRow> {
+        &self.tables.executions
+    }
+
+    /// The rows of `orbit_tasks`.
+    pub fn tasks(&self) -> impl Iterator<Item = &TaskEntry> {
+        self.tables.tasks.values()
+    }
+
+    /// The definitions, in the order in which they were deployed.
+    pub fn definitions(&self) -> impl Iterator<Item = &DefinitionRow> {
+        self.tables.definitions.iter().map(|d| &d.row)
+    }
+
+    /// The stored events of an execution's current run; empty where there is none.
+    pub fn history(&self, execution: &ExecutionId) -> &[EventRow] {
+        self.tables.history(execution)
+    }
+}
+
+fn run_statement(tables: &mut Tables, clock: ClusterMs, statement: Statement, commit: &mut Commit) -> Rows {
+    match statement {
+        Statement::ReadFence(_) => Rows::ReadFence(read::fence(tables, clock)),
+        Statement::RaiseFence(s) => Rows::RaiseFence(write::raise_fence(tables, s, commit)),
+        Statement::RequeueClaims(s) => Rows::RequeueClaims(write::requeue_claims(tables, s, commit)),
+        Statement::ClearHolder(s) => Rows::ClearHolder(write::clear_holder(tables, s, commit)),
+        Statement::Append(s) => Rows::Append(append::append(tables, s, commit)),
+        Statement::ClaimTasks(s) => Rows::ClaimTasks(write::claim_tasks(tables, s, commit)),
+        Statement::PutDefinition(s) => Rows::PutDefinition(write::put_definition(tables, s, commit)),
+        Statement::ReadDefinitions(_) => Rows::ReadDefinitions(read::definitions(tables)),
+        Statement::ReadHistories(s) => Rows::ReadHistories(read::histories(tables, &s)),
+        Statement::ReadDue(s) => Rows::ReadDue(read::due(tables, &s)),
+        Statement::ReadTotals(_) => Rows::ReadTotals(read::totals(tables)),
+        Statement::ReadSummary(s) => Rows::ReadSummary(read::summary(tables, &s.execution)),
+        Statement::ListSummaries(s) => Rows::ListSummaries(read::summaries(tables, &s)),
+        Statement::ReadHistory(s) => Rows::ReadHistory(read::history(tables, &s)),
+        Statement::PutWorker(s) => {
+            write::put_worker(tables, s, commit);
+            Rows::PutWorker(())
+        }
+        Statement::ReadWorkers(_) => Rows::ReadWorkers(tables.workers.values().cloned().collect()),
+    }
+}

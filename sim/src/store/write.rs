@@ -1,0 +1,136 @@
+//! The statements that change something, but for the append.
+
+use super::commit::{Change, Commit};
+use super::tables::{DefinitionEntry, Tables};
+use orbit_core::id::{TaskId, Term};
+use orbit_core::store::append::{Fence, TaskState};
+use orbit_core::store::statement::{
+    ClaimTasks, ClaimedTask, ClearHolder, PutDefinition, PutResult, PutWorker, RaiseFence, RequeueClaims,
+};
+use orbit_core::time::ClusterMs;
+
+pub fn raise_fence(tables: &mut Tables, statement: RaiseFence, commit: &mut Commit) -> Option<Term> {
+    let before = tables.cluster.fence;
+    if before != statement.expected {
+        return None;
+    }
+    let after = Fence { term: before.term.next(), incarnation: statement.incarnation };
+    tables.cluster.fence = after;
+    tables.cluster.mode = statement.mode;
+    tables.cluster.holder = Some(statement.holder);
+    commit.changes.push(Change::FenceRaised { before, after });
+    Some(after.term)
+}
+
+pub fn requeue_claims(tables: &mut Tables, statement: RequeueClaims, commit: &mut Commit) -> u64 {
+    let mut moved = 0;
+    for entry in tables.tasks.values_mut() {
+        if entry.claim.is_some_and(|(claimer, _)| claimer != statement.incarnation) {
+            entry.state = TaskState::Queued;
+            entry.claim = None;
+            moved += 1;
+        }
+    }
+    if moved > 0 {
+        commit.changes.push(Change::Requeued { incarnation: statement.incarnation, tasks: moved });
+    }
+    moved
+}
+
+pub fn clear_holder(tables: &mut Tables, statement: ClearHolder, commit: &mut Commit) -> bool {
+    let held = tables.cluster.fence == statement.fence;
+    if held {
+        tables.cluster.holder = None;
+        commit.changes.push(Change::HolderCleared { fence: statement.fence });
+    }
+    held
+}
+
+pub fn claim_tasks(tables: &mut Tables, statement: ClaimTasks, commit: &mut Commit) -> Vec<ClaimedTask> {
+    let ClaimTasks { key, fence, wants } = statement;
+    if tables.cluster.fence != fence {
+        return Vec::new();
+    }
+    let earlier = claimed_under(tables, &ClaimTasks { key, fence, wants: wants.clone() });
+    if !earlier.is_empty() {
+        commit.changes.push(Change::Claimed { fence, key, tasks: earlier.clone(), repeated: true });
+        return earlier;
+    }
+    let mut queued: Vec<(ClusterMs, TaskId)> = tables
+        .tasks
+        .values()
+        .filter(|t| t.state == TaskState::Queued)
+        .map(|t| (t.row.enqueued_ms, t.row.task.clone()))
+        .collect();
+    queued.sort();
+    let mut claimed = Vec::new();
+    for want in &wants {
+        let mut tokens = want.tokens.iter();
+        queued.retain(|(_, task)| {
+            let entry = tables.tasks.get_mut(task).expect("just listed");
+            let row = &entry.row;
+            let fits = want.contracts.iter().any(|(n, v)| *n == row.task_name && *v == row.contract_version);
+            let Some(token) = fits.then(|| tokens.next()).flatten() else { return true };
+            claimed.push(ClaimedTask {
+                task: row.task.clone(),
+                execution: row.execution.clone(),
+                unit: row.unit.clone(),
+                attempt: row.attempt,
+                token: *token,
+            });
+            entry.state = TaskState::Claimed { token: *token };
+            entry.claim = Some((fence.incarnation, key));
+            false
+        });
+    }
+    if !claimed.is_empty() {
+        commit.changes.push(Change::Claimed { fence, key, tasks: claimed.clone(), repeated: false });
+    }
+    claimed
+}
+
+/// What an earlier sending of this very claim took, in the order of the wants' tokens (protocols, 4).
+fn claimed_under(tables: &Tables, statement: &ClaimTasks) -> Vec<ClaimedTask> {
+    let tokens = statement.wants.iter().flat_map(|w| &w.tokens);
+    tokens
+        .filter_map(|token| {
+            let state = TaskState::Claimed { token: *token };
+            let found = |e: &&super::TaskEntry| e.state == state && e.claim.is_some_and(|(_, k)| k == statement.key);
+            let row = &tables.tasks.values().find(found)?.row;
+            Some(ClaimedTask {
+                task: row.task.clone(),
+                execution: row.execution.clone(),
+                unit: row.unit.clone(),
+                attempt: row.attempt,
+                token: *token,
+            })
+        })
+        .collect()
+}
+
+pub fn put_definition(tables: &mut Tables, statement: PutDefinition, commit: &mut Commit) -> PutResult {
+    let PutDefinition { key, fence, definition } = statement;
+    let same_name = |d: &&DefinitionEntry| d.row.name == definition.name && d.row.version == definition.version;
+    let found = tables.definitions.iter().find(same_name);
+    // Before the fence: what is there is there, whoever asks (protocols, 4).
+    if found.is_some_and(|d| d.key == key) {
+        return PutResult::Created;
+    }
+    if tables.cluster.fence != fence {
+        return PutResult::Fenced(tables.cluster.fence.term);
+    }
+    match found {
+        Some(d) if d.row.hash == definition.hash => PutResult::Unchanged,
+        Some(d) => PutResult::Conflict(d.row.hash.clone()),
+        None => {
+            commit.changes.push(Change::Defined { fence, definition: definition.clone() });
+            tables.definitions.push(DefinitionEntry { row: definition, key });
+            PutResult::Created
+        }
+    }
+}
+
+pub fn put_worker(tables: &mut Tables, statement: PutWorker, commit: &mut Commit) {
+    commit.changes.push(Change::WorkerSaved);
+    tables.workers.insert(statement.worker.worker_id.clone(), statement.worker);
+}
