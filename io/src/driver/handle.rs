@@ -66,6 +66,12 @@ impl NodeHandle {
         let _ = self.notices.send(Message::AnswerLost(id));
     }
 
+    /// Puts a message in as it stands, with no [`Pending`] to say that its asker left.
+    #[cfg(test)]
+    pub(crate) fn send_raw(&self, message: Message) {
+        self.requests.try_send(message).expect("there is room");
+    }
+
     /// Asks the node to stop: it finishes what is in flight first.
     pub fn stop(&self) {
         let _ = self.notices.send(Message::Stop);

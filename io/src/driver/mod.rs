@@ -1,5 +1,17 @@
-//! The loop that feeds a node.
+//! The loop that feeds a node: inputs in, one at a time; effects out, until there are none; then wait.
+//!
+//! * [`handle`]: how the fronts reach the loop.
+//! * [`backend`]: how the loop reaches a store.
+//! * [`run`]: the loop itself.
+//! * [`clock`]: the clocks of the process.
+//! * [`log`]: typed log events as `tracing` events.
 
+pub mod backend;
+pub mod clock;
 pub mod handle;
+pub mod log;
+pub mod run;
 
+pub use backend::{Attached, Backend, StoreReply};
 pub use handle::{NodeHandle, Pending, Unavailable};
+pub use run::{Driver, DriverTask};
