@@ -1,8 +1,8 @@
 //! What a history is made of. Names and fields are those of the reference (interface facts, part 4).
 
 use crate::id::{
-    ClusterId, ContractVersion, DefinitionHash, ExecutionId, GroupId, Run, Seq, SessionId, StepId, TaskName, Token,
-    UnitKey, Version, WorkerId, WorkflowName,
+    ClusterId, DefinitionHash, ExecutionId, Run, Seq, SessionId, StepId, Token, UnitKey, Version, WorkerId,
+    WorkflowName,
 };
 use crate::time::ClusterMs;
 use serde::{Deserialize, Serialize};
@@ -88,6 +88,8 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
+    /// A bound of the server was reached (its history's length, say): the execution winds down to this failure.
+    LimitReached { limit: String, error: TaskError },
     /// Terminal: done, with the workflow's result.
     WorkflowCompleted { output: Json },
     /// Terminal: a step failed for good, or the result could not be computed.
@@ -139,6 +141,18 @@ pub mod codes {
     pub const LIMIT_EXCEEDED: &str = "LIMIT_EXCEEDED";
 }
 
+impl TaskError {
+    /// An error that another attempt may mend.
+    pub fn retryable(code: &str, message: impl Into<String>) -> TaskError {
+        TaskError { code: code.into(), message: message.into(), retryable: true, details: None, step: None }
+    }
+
+    /// An error that no other attempt will mend.
+    pub fn last(code: &str, message: impl Into<String>) -> TaskError {
+        TaskError { retryable: false, ..TaskError::retryable(code, message) }
+    }
+}
+
 impl Event {
     /// Whether the event came from outside, so that no decision explains it.
     ///
@@ -149,6 +163,7 @@ impl Event {
             | Event::StepDispatched { .. }
             | Event::StepAttemptUncertain { .. }
             | Event::StaleResultIgnored { .. }
+            | Event::LimitReached { .. }
             | Event::CancelRequested { .. } => true,
             Event::StepSucceeded { token, .. } => token.is_some(),
             Event::StepAttemptFailed { token, .. } => token.is_some(),
@@ -224,17 +239,3 @@ impl Identity {
         format!("{}/{}/{}/{}", self.cluster_id, self.execution_id, self.run, unit)
     }
 }
-
-/// An attempt, ready to be handed to a worker: what an assignment is made of.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Offer {
-    pub unit: UnitKey,
-    pub attempt: u32,
-    /// The sequence number of its `StepScheduled`, which names its row in `orbit_tasks`.
-    pub scheduled_seq: Seq,
-    pub task: TaskName,
-    pub contract_version: ContractVersion,
-}
-
-/// The id of the group that wrote an event; kept beside it in the store (protocols, 4).
-pub type WrittenBy = GroupId;

@@ -1,3 +1,22 @@
 //! Executions: events, the state that they fold to, and the decisions about it (design, section 6).
+//!
+//! * [`event`]: what a history is made of.
+//! * [`state`]: what a history folds to, by [`State::apply`].
+//! * [`admit`]: takes a command in: an event, or a refusal.
+//! * [`decide`]: what follows from a state, asked until it has nothing more.
+//! * [`replay`]: runs a recorded history through today's `decide` and names the first difference.
+//!
+//! All of them are pure and total: no sequence of commands or events makes them panic.
 
+pub mod admit;
+pub mod decide;
 pub mod event;
+pub mod replay;
+pub mod retry;
+pub mod state;
+
+pub use admit::{Command, Refusal, admit};
+pub use decide::{decide, next_wake};
+pub use event::{Event, Identity, Json, Recorded, TaskError};
+pub use replay::{Difference, replay};
+pub use state::{End, Phase, State, Unit, UnitStatus};

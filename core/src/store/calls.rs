@@ -1,1 +1,247 @@
-//! Resends what stayed unknown until the answer is known.
+//! Store calls under way: the one place that resends (protocols, 4).
+//!
+//! A call whose outcome is unknown is sent again, the same transaction under the same ids, until the answer is known.
+//! A failure of a repetition proves nothing about the sending before it, so after an unknown outcome only `Done`
+//! settles a call. Protocols see settled outcomes alone.
+
+use crate::mutant::{Mutant, Mutants};
+use crate::node::effect::{CallId, Connection, Effect};
+use crate::store::append::GroupOutcome;
+use crate::store::outcome::{Failure, FailureKind, Reply};
+use crate::store::transaction::{Transaction, Verdict};
+use crate::time::Mono;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The first pause before a repetition; it doubles up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// The longest pause before a repetition.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How often a call that certainly failed, and may succeed when repeated, is repeated here.
+const RETRIES: u32 = 5;
+
+/// The calls of a node; `P` is what the node wants to do with the outcome.
+#[derive(Debug)]
+pub struct Calls<P> {
+    next: u64,
+    deadline: Duration,
+    open: BTreeMap<CallId, Call<P>>,
+    /// Calls that wait to be sent again, by time.
+    resend: BTreeMap<(Mono, CallId), Call<P>>,
+}
+
+#[derive(Debug)]
+struct Call<P> {
+    purpose: P,
+    connection: Connection,
+    transaction: Transaction,
+    sent: Mono,
+    repeated: u32,
+    /// Whether an earlier sending has an unknown outcome.
+    in_doubt: bool,
+}
+
+/// A call that is settled.
+#[derive(Debug)]
+pub struct SettledCall<P> {
+    pub purpose: P,
+    pub transaction: Transaction,
+    pub outcome: Result<Verdict, Failure>,
+    /// When the sending that was answered left.
+    pub sent: Mono,
+}
+
+/// What a reply did.
+#[derive(Debug)]
+pub enum Progress<P> {
+    /// It settled its call.
+    Settled(SettledCall<P>),
+    /// The call will be sent again.
+    Again {
+        /// The transaction's name.
+        name: &'static str,
+        /// The failure, or none where the outcome is unknown.
+        failure: Option<Failure>,
+    },
+    /// A reply of a call that was written off: dropped.
+    Stray,
+}
+
+impl<P> Calls<P> {
+    /// No calls yet; each may take `deadline`.
+    pub fn new(deadline: Duration) -> Calls<P> {
+        Calls { next: 1, deadline, open: BTreeMap::new(), resend: BTreeMap::new() }
+    }
+
+    /// Sends a transaction.
+    pub fn send(&mut self, now: Mono, connection: Connection, transaction: Transaction, purpose: P) -> Effect {
+        self.put(Call { purpose, connection, transaction, sent: now, repeated: 0, in_doubt: false })
+    }
+
+    fn put(&mut self, call: Call<P>) -> Effect {
+        let id = CallId(self.next);
+        self.next += 1;
+        let (connection, transaction) = (call.connection, call.transaction.clone());
+        self.open.insert(id, call);
+        Effect::Store { call: id, connection, transaction }
+    }
+
+    /// Whether any call is under way.
+    pub fn any(&self) -> bool {
+        !self.open.is_empty() || !self.resend.is_empty()
+    }
+
+    /// Takes a reply in.
+    pub fn reply<M: Mutants>(&mut self, now: Mono, id: CallId, reply: Reply<Verdict>, mutants: &M) -> Progress<P> {
+        let Some(mut call) = self.open.remove(&id) else { return Progress::Stray };
+        let reply = plant(reply, &call.transaction, mutants);
+        let failure = match reply {
+            Reply::Done(verdict) => return Progress::Settled(call.settled(Ok(verdict))),
+            Reply::Failed(failure) => {
+                let may_mend = matches!(failure.kind, FailureKind::Retry | FailureKind::Reconnect);
+                if !call.in_doubt && !(may_mend && call.repeated < RETRIES) {
+                    return Progress::Settled(call.settled(Err(failure)));
+                }
+                Some(failure)
+            }
+            Reply::Unknown => {
+                call.in_doubt = true;
+                None
+            }
+        };
+        let name = call.transaction.name();
+        self.again_later(now, id, call);
+        Progress::Again { name, failure }
+    }
+
+    fn again_later(&mut self, now: Mono, id: CallId, call: Call<P>) {
+        let pause = FIRST_PAUSE.saturating_mul(1 << call.repeated.min(10)).min(LONGEST_PAUSE);
+        self.resend.insert((now + pause, id), call);
+    }
+
+    /// Sends again what is due, and writes off what got no reply in time: its outcome is unknown, and it is sent again
+    /// under a new call.
+    pub fn wake(&mut self, now: Mono) -> Vec<Effect> {
+        let late: Vec<CallId> =
+            self.open.iter().filter(|(_, call)| call.sent + self.deadline <= now).map(|(id, _)| *id).collect();
+        for id in late {
+            let mut call = self.open.remove(&id).expect("listed just now");
+            call.in_doubt = true;
+            self.again_later(now, id, call);
+        }
+        let mut effects = Vec::new();
+        while let Some(entry) = self.resend.first_entry() {
+            if entry.key().0 > now {
+                break;
+            }
+            let mut call = entry.remove();
+            call.repeated += 1;
+            call.sent = now;
+            effects.push(self.put(call));
+        }
+        effects
+    }
+
+    /// When something is to be sent again.
+    pub fn next_resend(&self) -> Option<Mono> {
+        self.resend.keys().next().map(|(at, _)| *at)
+    }
+
+    /// When a call has had no reply for too long.
+    pub fn next_deadline(&self) -> Option<Mono> {
+        self.open.values().map(|call| call.sent + self.deadline).min()
+    }
+}
+
+impl<P> Call<P> {
+    fn settled(self, outcome: Result<Verdict, Failure>) -> SettledCall<P> {
+        SettledCall { purpose: self.purpose, transaction: self.transaction, outcome, sent: self.sent }
+    }
+}
+
+/// The mistakes that guess what is unknown.
+fn plant<M: Mutants>(reply: Reply<Verdict>, transaction: &Transaction, mutants: &M) -> Reply<Verdict> {
+    let (Reply::Unknown, Transaction::Append(append)) = (&reply, transaction) else { return reply };
+    if mutants.planted(Mutant::UnknownTakenAsFailed) {
+        return Reply::Failed(Failure { kind: FailureKind::Unwritable, message: "guessed".into() });
+    }
+    if mutants.planted(Mutant::UnknownTakenAsCommitted) {
+        return Reply::Done(Verdict::Append(vec![GroupOutcome::Written; append.groups.len()]));
+    }
+    reply
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::{Incarnation, Term};
+    use crate::mutant::NoMutants;
+    use crate::store::append::Fence;
+    use uuid::Uuid;
+
+    fn transaction() -> Transaction {
+        Transaction::Release(Fence { term: Term(1), incarnation: Incarnation(Uuid::nil()) })
+    }
+
+    fn call_of(effect: &Effect) -> CallId {
+        match effect {
+            Effect::Store { call, .. } => *call,
+            other => panic!("a store effect, not {other:?}"),
+        }
+    }
+
+    fn failed(kind: FailureKind) -> Reply<Verdict> {
+        Reply::Failed(Failure { kind, message: String::new() })
+    }
+
+    fn at(ms: u64) -> Mono {
+        Mono(ms * 1000)
+    }
+
+    #[test]
+    fn a_failure_after_an_unknown_outcome_settles_nothing() {
+        let mut calls = Calls::new(Duration::from_secs(30));
+        let first = call_of(&calls.send(at(0), Connection::Store, transaction(), ()));
+        assert!(matches!(calls.reply(at(1), first, Reply::Unknown, &NoMutants), Progress::Again { .. }));
+        let second = call_of(&calls.wake(at(1000))[0]);
+        assert_ne!(first, second);
+        let reply = calls.reply(at(1001), second, failed(FailureKind::Unwritable), &NoMutants);
+        assert!(matches!(reply, Progress::Again { failure: Some(_), .. }), "{reply:?}");
+        let third = call_of(&calls.wake(at(3000))[0]);
+        let reply = calls.reply(at(3001), third, Reply::Done(Verdict::Release(true)), &NoMutants);
+        assert!(matches!(reply, Progress::Settled(SettledCall { outcome: Ok(_), .. })), "{reply:?}");
+        assert!(!calls.any());
+    }
+
+    #[test]
+    fn a_certain_failure_that_will_not_mend_settles_at_once() {
+        let mut calls = Calls::new(Duration::from_secs(30));
+        let call = call_of(&calls.send(at(0), Connection::Store, transaction(), ()));
+        let reply = calls.reply(at(1), call, failed(FailureKind::Unwritable), &NoMutants);
+        assert!(matches!(reply, Progress::Settled(SettledCall { outcome: Err(_), .. })), "{reply:?}");
+    }
+
+    #[test]
+    fn a_call_without_a_reply_is_sent_again_and_its_late_reply_is_dropped() {
+        let mut calls = Calls::new(Duration::from_secs(1));
+        let first = call_of(&calls.send(at(0), Connection::Store, transaction(), ()));
+        assert_eq!(calls.next_deadline(), Some(at(1000)));
+        assert!(calls.wake(at(1000)).is_empty());
+        let second = call_of(&calls.wake(calls.next_resend().expect("a repetition is due"))[0]);
+        let done = || Reply::Done(Verdict::Release(true));
+        assert!(matches!(calls.reply(at(1100), first, done(), &NoMutants), Progress::Stray));
+        assert!(matches!(calls.reply(at(1200), second, done(), &NoMutants), Progress::Settled(_)));
+    }
+
+    #[test]
+    fn what_may_mend_is_repeated_a_bounded_number_of_times() {
+        let mut calls = Calls::new(Duration::from_secs(30));
+        let mut call = call_of(&calls.send(at(0), Connection::Store, transaction(), ()));
+        for n in 0..RETRIES {
+            let reply = calls.reply(at(0), call, failed(FailureKind::Retry), &NoMutants);
+            assert!(matches!(reply, Progress::Again { .. }), "repetition {n}");
+            call = call_of(&calls.wake(calls.next_resend().expect("a repetition is due"))[0]);
+        }
+        assert!(matches!(calls.reply(at(0), call, failed(FailureKind::Retry), &NoMutants), Progress::Settled(_)));
+    }
+}

@@ -7,7 +7,7 @@
 
 use crate::execution::event::Labels;
 use crate::id::{
-    CallKey, ClusterId, ContractVersion, DefinitionHash, ExecutionId, GroupId, Incarnation, NodeId, Run, Seq, TaskId,
+    CallKey, ClusterId, ContractVersion, DefinitionHash, ExecutionId, Incarnation, NodeId, Run, Seq, TaskId,
     TaskName, Term, UnitKey, Version, WorkerId, WorkflowName,
 };
 use crate::store::append::{Append, Fence, GroupOutcome, OwnerRow, Status, Summary, Wake};
@@ -344,9 +344,6 @@ pub struct WorkerRow {
 /// See [`Statement::ReadWorkers`]: all of them, by id.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReadWorkers;
-
-/// The id of the group that wrote an event, read beside it.
-pub type EventGroup = GroupId;
 
 macro_rules! writes {
     ($($name:ident: $writes:literal),+ $(,)?) => { $(impl $name { const WRITES: bool = $writes; })+ };

@@ -1,7 +1,7 @@
 //! Every transaction that exists: a list of statements whose next step is a pure function of the rows seen so far
 //! (protocols, 1).
 
-use crate::id::{ClusterId, ExecutionId, Incarnation, Term};
+use crate::id::{ClusterId, Incarnation, Term};
 use crate::store::append::{Append, Fence, GroupOutcome};
 use crate::store::statement::*;
 use serde::{Deserialize, Serialize};
@@ -222,13 +222,5 @@ impl Campaign {
 
     fn won(&self, term: Term, before: &FenceRow) -> Verdict {
         Verdict::Campaign(CampaignVerdict::Won { term, cluster_id: before.cluster_id, before: before.clone() })
-    }
-}
-
-/// Which executions a transaction loads, for logs.
-pub fn loads(transaction: &Transaction) -> &[ExecutionId] {
-    match transaction {
-        Transaction::Load(read) => &read.executions,
-        _ => &[],
     }
 }

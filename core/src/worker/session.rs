@@ -1,0 +1,185 @@
+//! Worker sessions. In memory alone: after a restart workers register again (reference, "Clients and workers").
+
+use crate::api::request::Contract;
+use crate::id::{SessionId, Token, WorkerId};
+use crate::node::RequestId;
+use crate::time::Mono;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How many answered polls of a session are remembered, in case the front reports one as lost.
+const ANSWERS_KEPT: usize = 8;
+
+/// The sessions of this server.
+#[derive(Debug)]
+pub struct Sessions {
+    timeout: Duration,
+    by_id: BTreeMap<SessionId, Session>,
+    /// When each session falls silent, earliest first.
+    silence: BTreeSet<(Mono, SessionId)>,
+    /// Which session a recent answer went to.
+    answers: BTreeMap<RequestId, SessionId>,
+}
+
+/// A worker that registered and has been heard of since.
+#[derive(Debug)]
+pub struct Session {
+    pub worker_id: WorkerId,
+    pub contracts: Arc<BTreeSet<Contract>>,
+    /// Whether the worker says which tokens it holds.
+    pub lists: bool,
+    /// Deliveries to this session that are open.
+    pub held: BTreeMap<Token, Held>,
+    /// Tokens to stop working on, not told yet.
+    pub cancels: BTreeSet<Token>,
+    answers: VecDeque<(RequestId, Vec<Token>)>,
+    last_contact: Mono,
+}
+
+/// A delivery, as its session stands to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// It has been put into an answer.
+    pub offered: bool,
+    /// The worker has named it since.
+    pub named: bool,
+    /// Its result is here, and not recorded yet.
+    pub reporting: bool,
+}
+
+impl Sessions {
+    /// None yet; a session is lost after `timeout` without contact.
+    pub fn new(timeout: Duration) -> Sessions {
+        Sessions { timeout, by_id: BTreeMap::new(), silence: BTreeSet::new(), answers: BTreeMap::new() }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// Opens a session.
+    pub fn open(&mut self, now: Mono, id: SessionId, worker_id: WorkerId, contracts: BTreeSet<Contract>) {
+        let session = Session {
+            worker_id,
+            contracts: Arc::new(contracts),
+            lists: false,
+            held: BTreeMap::new(),
+            cancels: BTreeSet::new(),
+            answers: VecDeque::new(),
+            last_contact: now,
+        };
+        self.silence.insert((now + self.timeout, id));
+        assert!(self.by_id.insert(id, session).is_none(), "a session id is drawn once");
+    }
+
+    /// A session that is alive.
+    pub fn get(&self, id: SessionId) -> Option<&Session> {
+        self.by_id.get(&id)
+    }
+
+    /// A session that is alive.
+    pub fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+        self.by_id.get_mut(&id)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
+        self.by_id.iter().map(|(id, session)| (*id, session))
+    }
+
+    /// Hears of a session; `None` if there is none of that id.
+    pub fn touch(&mut self, now: Mono, id: SessionId) -> Option<&mut Session> {
+        let session = self.by_id.get_mut(&id)?;
+        self.silence.remove(&(session.last_contact + self.timeout, id));
+        session.last_contact = now;
+        self.silence.insert((now + self.timeout, id));
+        Some(session)
+    }
+
+    /// Ends a session.
+    pub fn close(&mut self, id: SessionId) -> Option<Session> {
+        let session = self.by_id.remove(&id)?;
+        self.silence.remove(&(session.last_contact + self.timeout, id));
+        for (request, _) in &session.answers {
+            self.answers.remove(request);
+        }
+        Some(session)
+    }
+
+    /// A session that has been silent for its time, if there is one.
+    pub fn silent(&self, now: Mono) -> Option<SessionId> {
+        self.silence.first().filter(|(at, _)| *at <= now).map(|(_, id)| *id)
+    }
+
+    /// When the next session falls silent.
+    pub fn next_silence(&self) -> Option<Mono> {
+        self.silence.first().map(|(at, _)| *at)
+    }
+
+    /// Remembers which tokens an answer carried, in case it is lost on its way.
+    pub fn answered(&mut self, id: SessionId, request: RequestId, tokens: Vec<Token>) {
+        let Some(session) = self.by_id.get_mut(&id) else { return };
+        session.answers.push_back((request, tokens));
+        self.answers.insert(request, id);
+        if session.answers.len() > ANSWERS_KEPT {
+            let (forgotten, _) = session.answers.pop_front().expect("more than ANSWERS_KEPT are there");
+            self.answers.remove(&forgotten);
+        }
+    }
+
+    /// The tokens that a lost answer carried, and its session, where the worker will not tell of them itself.
+    pub fn lost_answer(&mut self, request: RequestId) -> Vec<Token> {
+        let Some(session) = self.answers.remove(&request).and_then(|id| self.by_id.get_mut(&id)) else {
+            return Vec::new();
+        };
+        let Some(at) = session.answers.iter().position(|(r, _)| *r == request) else { return Vec::new() };
+        let (_, tokens) = session.answers.remove(at).expect("found just now");
+        if session.lists { Vec::new() } else { tokens }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    fn at(ms: u64) -> Mono {
+        Mono(ms * 1000)
+    }
+
+    #[test]
+    fn a_session_is_silent_one_timeout_after_its_last_contact() {
+        let mut sessions = Sessions::new(Duration::from_millis(100));
+        let id = SessionId(Uuid::from_u128(1));
+        sessions.open(at(0), id, "w".into(), BTreeSet::new());
+        assert!(sessions.touch(at(60), id).is_some());
+        assert_eq!(sessions.silent(at(159)), None);
+        assert_eq!(sessions.next_silence(), Some(at(160)));
+        assert_eq!(sessions.silent(at(160)), Some(id));
+        assert!(sessions.close(id).is_some());
+        assert_eq!(sessions.next_silence(), None);
+        assert!(sessions.touch(at(170), id).is_none());
+    }
+
+    #[test]
+    fn a_lost_answer_matters_only_for_workers_that_do_not_say_what_they_hold() {
+        let mut sessions = Sessions::new(Duration::from_millis(100));
+        let token = Token { execution: "e".into(), id: Uuid::from_u128(9) };
+        for (n, lists) in [(1, false), (2, true)] {
+            let id = SessionId(Uuid::from_u128(n));
+            sessions.open(at(0), id, "w".into(), BTreeSet::new());
+            sessions.get_mut(id).expect("opened").lists = lists;
+            sessions.answered(id, RequestId(n as u64), vec![token.clone()]);
+        }
+        assert_eq!(sessions.lost_answer(RequestId(1)), vec![token]);
+        assert_eq!(sessions.lost_answer(RequestId(1)), vec![]);
+        assert_eq!(sessions.lost_answer(RequestId(2)), vec![]);
+    }
+}
