@@ -1,9 +1,7 @@
 //! What can be asked of a server.
 
 use crate::execution::event::{Json, Labels, TaskError};
-use crate::id::{
-    ContractVersion, ExecutionId, Seq, SessionId, TaskName, Token, Version, WorkerId, WorkflowName,
-};
+use crate::id::{ContractVersion, ExecutionId, Seq, SessionId, TaskName, Token, Version, WorkerId, WorkflowName};
 use crate::store::append::Status;
 use crate::time::ClusterMs;
 use serde::{Deserialize, Serialize};

@@ -67,7 +67,9 @@ pub enum Reply {
     Health(Health),
     Ready(Ready),
     /// A probe: the status says it all.
-    Probe { ok: bool },
+    Probe {
+        ok: bool,
+    },
     Metrics(Box<Metrics>),
 }
 

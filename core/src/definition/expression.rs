@@ -1,7 +1,7 @@
 //! Expressions: what stands in `${ … }`.
 
-use crate::id::{ExecutionId, Run, StepId, Version, WorkflowName};
 use crate::execution::event::Json;
+use crate::id::{ExecutionId, Run, StepId, Version, WorkflowName};
 use serde_json::Value;
 use std::collections::BTreeMap;
 

@@ -101,10 +101,15 @@ fn begin(state: &State, step: &Step, now: ClusterMs) -> Event {
     }
     let event = match &step.kind {
         StepKind::Task(task) => render(state, &task.input).map(|input| schedule(state, &unit, 1, input, false)),
-        StepKind::Compute(template) => render(state, template)
-            .map(|output| Event::StepSucceeded { step: unit.clone(), attempt: 1, output, token: None }),
-        StepKind::Sleep(template) => sleep_time(state, template)
-            .map(|time| Event::TimerStarted { step: unit.clone(), fire_at_ms: now + time }),
+        StepKind::Compute(template) => render(state, template).map(|output| Event::StepSucceeded {
+            step: unit.clone(),
+            attempt: 1,
+            output,
+            token: None,
+        }),
+        StepKind::Sleep(template) => {
+            sleep_time(state, template).map(|time| Event::TimerStarted { step: unit.clone(), fire_at_ms: now + time })
+        }
     };
     event.unwrap_or_else(|error| Event::StepFailed { step: unit, error })
 }
@@ -152,8 +157,7 @@ fn go_on(definition: &Definition, state: &State, step: &Step, unit: &Unit, now: 
     match &unit.status {
         UnitStatus::Scheduled { at, .. } => {
             let limit = task?.queue_timeout?;
-            (now >= *at + limit)
-                .then(|| timed_out(codes::QUEUE_TIMEOUT, "no worker took the attempt", Some(limit)))
+            (now >= *at + limit).then(|| timed_out(codes::QUEUE_TIMEOUT, "no worker took the attempt", Some(limit)))
         }
         UnitStatus::Dispatched { deadline, .. } => (now >= (*deadline)?)
             .then(|| timed_out(codes::TIMEOUT, "the attempt did not end", task.and_then(|t| t.timeout))),

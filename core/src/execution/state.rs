@@ -65,30 +65,46 @@ pub struct Unit {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum UnitStatus {
     /// An attempt waits for a worker since `at`; its `StepScheduled` has number `seq`.
-    Scheduled { seq: Seq, at: ClusterMs, redelivery: bool },
+    Scheduled {
+        seq: Seq,
+        at: ClusterMs,
+        redelivery: bool,
+    },
     /// A worker has it.
-    Dispatched { token: Uuid, worker: WorkerId, session: SessionId, deadline: Option<ClusterMs>, redelivery: bool },
+    Dispatched {
+        token: Uuid,
+        worker: WorkerId,
+        session: SessionId,
+        deadline: Option<ClusterMs>,
+        redelivery: bool,
+    },
     /// The delivery's outcome is not known; the attempt is to be delivered again.
     Uncertain,
     /// The attempt failed; whether another follows is to be decided.
-    AttemptFailed { error: TaskError },
+    AttemptFailed {
+        error: TaskError,
+    },
     /// The next attempt waits for its time.
-    Retrying { next_attempt: u32, fire_at: ClusterMs },
+    Retrying {
+        next_attempt: u32,
+        fire_at: ClusterMs,
+    },
     /// A timer runs.
-    Sleeping { fire_at: ClusterMs },
+    Sleeping {
+        fire_at: ClusterMs,
+    },
     Succeeded,
     Skipped,
-    Failed { error: TaskError },
+    Failed {
+        error: TaskError,
+    },
     Cancelled,
 }
 
 impl UnitStatus {
     /// Whether nothing can happen to it any more.
     pub fn has_ended(&self) -> bool {
-        matches!(
-            self,
-            UnitStatus::Succeeded | UnitStatus::Skipped | UnitStatus::Failed { .. } | UnitStatus::Cancelled
-        )
+        matches!(self, UnitStatus::Succeeded | UnitStatus::Skipped | UnitStatus::Failed { .. } | UnitStatus::Cancelled)
     }
 }
 
@@ -186,14 +202,14 @@ impl State {
                 }
             }
             Event::StepScheduled { step, attempt, input, redelivery, .. } => {
-                let status =
-                    UnitStatus::Scheduled { seq: recorded.seq, at: recorded.at_ms, redelivery: *redelivery };
+                let status = UnitStatus::Scheduled { seq: recorded.seq, at: recorded.at_ms, redelivery: *redelivery };
                 let unit = Unit { attempt: *attempt, input: Some(input.clone()), status };
                 self.units.insert(step.clone(), unit);
             }
             Event::StepSkipped { step, .. } => self.end_well(step, UnitStatus::Skipped, Json::default()),
             Event::StepDispatched { step, attempt, token, worker_id, worker_session, deadline_ms } => {
-                let delivery = Delivery { unit: step.clone(), attempt: *attempt, dispatched: recorded.seq, settled: None };
+                let delivery =
+                    Delivery { unit: step.clone(), attempt: *attempt, dispatched: recorded.seq, settled: None };
                 self.deliveries.insert(token.id, delivery);
                 if let Some(unit) = self.units.get_mut(step)
                     && let UnitStatus::Scheduled { redelivery, .. } = unit.status

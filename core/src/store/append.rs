@@ -195,7 +195,9 @@ pub struct TaskRow {
 pub enum TaskState {
     Queued,
     /// For the delivery of this token.
-    Claimed { token: Uuid },
+    Claimed {
+        token: Uuid,
+    },
 }
 
 /// What became of a group.

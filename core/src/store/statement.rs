@@ -7,8 +7,8 @@
 
 use crate::execution::event::Labels;
 use crate::id::{
-    CallKey, ClusterId, ContractVersion, DefinitionHash, ExecutionId, Incarnation, NodeId, Run, Seq, TaskId,
-    TaskName, Term, UnitKey, Version, WorkerId, WorkflowName,
+    CallKey, ClusterId, ContractVersion, DefinitionHash, ExecutionId, Incarnation, NodeId, Run, Seq, TaskId, TaskName,
+    Term, UnitKey, Version, WorkerId, WorkflowName,
 };
 use crate::store::append::{Append, Fence, GroupOutcome, OwnerRow, Status, Summary, Wake};
 use crate::time::{ClusterMs, WallMs};

@@ -157,8 +157,7 @@ impl Polls {
         &self,
         contracts: &mut dyn Iterator<Item = &Contract>,
     ) -> Vec<(RequestId, u32, Arc<BTreeSet<Contract>>)> {
-        let polls: BTreeSet<RequestId> =
-            contracts.filter_map(|c| self.by_contract.get(c)).flatten().copied().collect();
+        let polls: BTreeSet<RequestId> = contracts.filter_map(|c| self.by_contract.get(c)).flatten().copied().collect();
         let able = polls.into_iter().filter_map(|id| self.waiting.get(&id).map(|poll| (id, poll)));
         able.map(|(id, poll)| (id, poll.room, poll.contracts.clone())).collect()
     }
