@@ -1,14 +1,109 @@
-//! Durations as definitions write them.
+//! Durations as definitions write them: `250ms`, `10s`, `1h30m`, `2d`.
 
 use std::time::Duration;
 
-/// Reads `250ms`, `10s`, `10m`, `1h30m`, `2d`.
+/// The units, largest first, each with its length in milliseconds.
+const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+
+/// Reads `250ms`, `10s`, `10m`, `1h30m`, `2d`: whole numbers with units `d`, `h`, `m`, `s`, `ms`, each unit at most
+/// once and larger ones first, without spaces. None for anything else, and for what is longer than `u64::MAX`
+/// milliseconds.
 pub fn parse_duration(text: &str) -> Option<Duration> {
-    let _ = text;
-    None
+    let mut rest = text;
+    let mut units = UNITS.iter();
+    let mut total: u64 = 0;
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, tail) = rest.split_at(digits);
+        let number: u64 = number.parse().ok()?;
+        let letters = tail.bytes().take_while(u8::is_ascii_alphabetic).count();
+        let (unit, tail) = tail.split_at(letters);
+        // The iterator goes on from the unit before, so units cannot repeat or grow.
+        let (_, length) = units.find(|(name, _)| *name == unit)?;
+        total = total.checked_add(number.checked_mul(*length)?)?;
+        rest = tail;
+    }
+    Some(Duration::from_millis(total))
 }
 
-/// Writes a duration so that [`parse_duration`] reads it back (to the millisecond).
+/// Writes a duration so that [`parse_duration`] reads it back (to the millisecond). Where the milliseconds do not fit
+/// 64 bits, the longest duration that does is written.
 pub fn format_duration(duration: Duration) -> String {
-    format!("{}ms", duration.as_millis())
+    let mut rest = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    if rest == 0 {
+        return "0s".into();
+    }
+    let mut text = String::new();
+    for (unit, length) in UNITS {
+        let count = rest / length;
+        if count > 0 {
+            text.push_str(&format!("{count}{unit}"));
+            rest %= length;
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_documented_form_is_read() {
+        for (text, millis) in [
+            ("250ms", 250),
+            ("10s", 10_000),
+            ("10m", 600_000),
+            ("1h30m", 5_400_000),
+            ("2d", 172_800_000),
+            ("1d2h3m4s5ms", 93_784_005),
+            ("0s", 0),
+        ] {
+            assert_eq!(parse_duration(text), Some(Duration::from_millis(millis)), "{text}");
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        let bad =
+            ["", "10", "s", "1.5s", "-1s", "+1s", "10 s", " 10s", "10s ", "1m1h", "1s1s", "10S", "1w", "1ms1s", "١s"];
+        for text in bad {
+            assert_eq!(parse_duration(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_rather_than_cut() {
+        assert_eq!(parse_duration("18446744073709551615ms"), Some(Duration::from_millis(u64::MAX)));
+        assert_eq!(parse_duration("18446744073709551616ms"), None);
+        assert_eq!(parse_duration("213503982335d"), None);
+        assert_eq!(parse_duration("213503982334d23h"), None);
+        assert_eq!(parse_duration(&format_duration(Duration::MAX)), Some(Duration::from_millis(u64::MAX)));
+    }
+
+    #[test]
+    fn a_duration_is_written_in_its_largest_units() {
+        assert_eq!(format_duration(Duration::from_secs(90)), "1m30s");
+        assert_eq!(format_duration(Duration::from_micros(1_999)), "1ms");
+        assert_eq!(format_duration(Duration::ZERO), "0s");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(millis in any::<u64>()) {
+            let duration = Duration::from_millis(millis);
+            prop_assert_eq!(parse_duration(&format_duration(duration)), Some(duration));
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in "[0-9dhms. ]{0,24}") {
+            if let Some(duration) = parse_duration(&text) {
+                prop_assert_eq!(parse_duration(&format_duration(duration)), Some(duration));
+            }
+        }
+    }
 }

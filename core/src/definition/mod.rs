@@ -1,14 +1,15 @@
 //! Workflow definitions: the document's model and every check on it (design, section 7; `orbit-def/1`).
 //!
 //! * `document`: from a parsed JSON document to a [`Definition`], collecting every [`Problem`] on the way.
-//! * `expression`: what stands in `${ … }`, and [`Template`]s made of it.
+//! * [`expression`]: what stands in `${ … }`, and [`Template`]s made of it.
 //! * `duration`: `1s`, `10m`, `1h30m`.
 //! * `hash`: the definition's hash over its semantic content.
 
 mod document;
 mod duration;
-mod expression;
+pub mod expression;
 mod hash;
+mod nearest;
 
 pub use document::Problem;
 pub use duration::{format_duration, parse_duration};

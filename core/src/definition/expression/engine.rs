@@ -1,0 +1,283 @@
+//! The engine behind expressions: minijinja's expression language, cut down to what gives the same value everywhere.
+//!
+//! * Only the words of [`super::vocabulary`] exist. None reads a clock, an environment or a random number.
+//! * Work is bounded by fuel, and what an expression gives by [`Budget`].
+//! * A field of null is null (interface facts, part 3), so that what a skipped step did not give can be asked for.
+//!   The engine knows no such null; [`Null`] is one, and stands for null wherever an expression meets it.
+
+use super::vocabulary::{LEFT_OUT_FILTERS, LEFT_OUT_FUNCTIONS, LEFT_OUT_TESTS};
+use minijinja::value::{DynObject, Object, ObjectRepr, ValueKind};
+use minijinja::{Environment, ErrorKind, Expression, UndefinedBehavior, Value};
+use serde_json::{Map, Number, Value as Json};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+
+/// Steps of work that one expression may do; 64 bytes of text made, or two items visited, count as one.
+pub const MAX_WORK: u64 = 1_000_000;
+/// Bytes, as JSON, that all expressions of one template together may give.
+pub const MAX_RENDERED_BYTES: usize = 16 << 20;
+/// Lists and objects within each other in a value that an expression reads or gives.
+pub const MAX_DEPTH: usize = 192;
+
+/// A compiled expression.
+pub(super) type Program = Expression<'static, 'static>;
+
+/// The engine with its words. A constant: it is built from the tables alone and never changes.
+static ENGINE: LazyLock<Environment<'static>> = LazyLock::new(|| {
+    let mut engine = Environment::new();
+    engine.set_undefined_behavior(UndefinedBehavior::Strict);
+    engine.set_fuel(Some(MAX_WORK));
+    LEFT_OUT_FILTERS.iter().for_each(|name| engine.remove_filter(name));
+    LEFT_OUT_TESTS.iter().for_each(|name| engine.remove_test(name));
+    LEFT_OUT_FUNCTIONS.iter().for_each(|name| engine.remove_global(name));
+    engine.add_filter("default", default);
+    engine.add_filter("tojson", to_json_text);
+    engine.add_test("none", is_null);
+    engine.add_test("null", is_null);
+    engine.add_global("null", Value::from_object(Null));
+    engine
+});
+
+/// Null, as expressions see it.
+#[derive(Debug)]
+struct Null;
+
+impl Object for Null {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn get_value(self: &Arc<Self>, _: &Value) -> Option<Value> {
+        Some(Value::from_dyn_object(self.clone()))
+    }
+
+    fn is_true(self: &Arc<Self>) -> bool {
+        false
+    }
+
+    fn custom_cmp(self: &Arc<Self>, other: &DynObject) -> Option<Ordering> {
+        other.downcast_ref::<Null>().map(|_| Ordering::Equal)
+    }
+
+    fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("null")
+    }
+}
+
+fn is_null(value: &Value) -> bool {
+    value.is_none() || value.downcast_object_ref::<Null>().is_some()
+}
+
+fn default(value: &Value, otherwise: Option<Value>) -> Value {
+    if value.is_undefined() || is_null(value) { otherwise.unwrap_or_else(|| Value::from("")) } else { value.clone() }
+}
+
+fn to_json_text(value: &Value) -> Result<String, minijinja::Error> {
+    let json = Budget::new().take(value).map_err(|e| minijinja::Error::new(ErrorKind::InvalidOperation, e))?;
+    Ok(json.to_string())
+}
+
+/// Compiles an expression that [`super::scan`] has passed.
+pub(super) fn compile(source: String) -> Result<Program, String> {
+    ENGINE.compile_expression_owned(source).map_err(|e| describe(&e))
+}
+
+/// What running an expression came to.
+pub(super) enum Failure {
+    /// It read something that is not there.
+    Undefined,
+    /// Anything else.
+    Other(String),
+}
+
+/// Runs an expression on the names that it sees.
+pub(super) fn run(program: &Program, names: &Value, budget: &mut Budget) -> Result<Json, Failure> {
+    let value = program.eval(names.clone()).map_err(|e| match e.kind() {
+        ErrorKind::UndefinedError => Failure::Undefined,
+        _ => Failure::Other(describe(&e)),
+    })?;
+    if value.is_undefined() {
+        return Err(Failure::Undefined);
+    }
+    budget.take(&value).map_err(Failure::Other)
+}
+
+/// An error of the engine in words for the definition's author.
+fn describe(error: &minijinja::Error) -> String {
+    match error.kind() {
+        ErrorKind::OutOfFuel => format!("does too much work: one expression may do {MAX_WORK} steps"),
+        kind => match error.detail() {
+            Some(detail) => format!("{kind}: {}", detail.replace("plain object", "null")),
+            None => kind.to_string(),
+        },
+    }
+}
+
+/// JSON as the engine sees it.
+pub(super) fn from_json(json: &Json) -> Value {
+    match json {
+        Json::Null => Value::from_object(Null),
+        Json::Bool(b) => Value::from(*b),
+        Json::Number(n) => match (n.as_i64(), n.as_u64(), n.as_f64()) {
+            (Some(n), _, _) => Value::from(n),
+            (_, Some(n), _) => Value::from(n),
+            (_, _, n) => Value::from(n.unwrap_or(f64::NAN)),
+        },
+        Json::String(s) => Value::from(s.as_str()),
+        Json::Array(items) => Value::from(items.iter().map(from_json).collect::<Vec<_>>()),
+        Json::Object(fields) => {
+            Value::from(fields.iter().map(|(k, v)| (k.clone(), from_json(v))).collect::<BTreeMap<String, Value>>())
+        }
+    }
+}
+
+/// The names of a scope as the engine sees them.
+pub(super) fn names(names: BTreeMap<String, Value>) -> Value {
+    Value::from(names)
+}
+
+/// How much more may be given.
+pub(super) struct Budget {
+    bytes: usize,
+}
+
+impl Budget {
+    pub(super) fn new() -> Budget {
+        Budget { bytes: MAX_RENDERED_BYTES }
+    }
+
+    /// Takes `bytes` from what may still be given.
+    pub(super) fn spend(&mut self, bytes: usize) -> Result<(), String> {
+        self.bytes = self.bytes.checked_sub(bytes).ok_or_else(|| {
+            format!(
+                "gives too much: {} MiB is the most that the expressions of one value may give",
+                MAX_RENDERED_BYTES >> 20
+            )
+        })?;
+        Ok(())
+    }
+
+    /// Takes the size of a value that is already JSON.
+    pub(super) fn spend_json(&mut self, json: &Json) -> Result<(), String> {
+        match json {
+            Json::Null | Json::Bool(_) | Json::Number(_) => self.spend(4),
+            Json::String(text) => self.spend(text.len() + 2),
+            Json::Array(items) => items.iter().try_fold((), |(), item| {
+                self.spend(1)?;
+                self.spend_json(item)
+            }),
+            Json::Object(fields) => fields.iter().try_fold((), |(), (key, field)| {
+                self.spend(key.len() + 4)?;
+                self.spend_json(field)
+            }),
+        }
+    }
+
+    /// What the engine gave, as JSON; an error where it is none.
+    pub(super) fn take(&mut self, value: &Value) -> Result<Json, String> {
+        self.convert(value, 0)
+    }
+
+    fn convert(&mut self, value: &Value, depth: usize) -> Result<Json, String> {
+        if depth > MAX_DEPTH {
+            return Err(format!("gives lists and objects more than {MAX_DEPTH} deep"));
+        }
+        self.spend(4)?;
+        match value.kind() {
+            ValueKind::Undefined => Err("gives a list or object with something in it that is not there".into()),
+            ValueKind::None => Ok(Json::Null),
+            ValueKind::Bool => Ok(Json::Bool(value.is_true())),
+            ValueKind::Number => number(value),
+            ValueKind::String => {
+                let text = value.as_str().unwrap_or_default();
+                self.spend(text.len())?;
+                Ok(Json::String(text.to_owned()))
+            }
+            ValueKind::Seq | ValueKind::Iterable => {
+                let mut items = Vec::new();
+                for item in value.try_iter().map_err(|e| describe(&e))? {
+                    items.push(self.convert(&item, depth + 1)?);
+                }
+                Ok(Json::Array(items))
+            }
+            ValueKind::Map => {
+                let mut fields = Map::new();
+                for key in value.try_iter().map_err(|e| describe(&e))? {
+                    let Some(name) = key.as_str() else {
+                        return Err(format!("gives an object with the key {key}; keys are texts"));
+                    };
+                    self.spend(name.len())?;
+                    let field = value.get_item(&key).map_err(|e| describe(&e))?;
+                    fields.insert(name.to_owned(), self.convert(&field, depth + 1)?);
+                }
+                Ok(Json::Object(fields))
+            }
+            ValueKind::Plain if is_null(value) => Ok(Json::Null),
+            ValueKind::Invalid => Err(value.to_string()),
+            kind => Err(format!("gives a {kind}, which is no JSON value")),
+        }
+    }
+}
+
+/// A number as JSON: exact where it is whole, refused where JSON has none.
+fn number(value: &Value) -> Result<Json, String> {
+    if value.is_integer() {
+        let whole = i128::try_from(value.clone()).ok();
+        let json = whole.and_then(|n| match (i64::try_from(n), u64::try_from(n)) {
+            (Ok(n), _) => Some(Number::from(n)),
+            (_, Ok(n)) => Some(Number::from(n)),
+            _ => None,
+        });
+        return json.map(Json::Number).ok_or_else(|| format!("gives {value}, which does not fit 64 bits"));
+    }
+    let float = f64::try_from(value.clone()).map_err(|e| describe(&e))?;
+    Number::from_f64(float).map(Json::Number).ok_or_else(|| format!("gives {float}, which is no finite number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::vocabulary::{FILTERS, FUNCTIONS, TESTS};
+    use super::*;
+
+    /// Whether the engine knows the word, in the form in which a list's items are given to it.
+    fn knows(expression: &str) -> bool {
+        match ENGINE.compile_expression(expression).expect("the source is right").eval(()) {
+            Ok(value) => !value
+                .try_iter()
+                .map(|mut items| items.any(|i| i.kind() == ValueKind::Invalid && i.to_string().contains("unknown")))
+                .unwrap_or(false),
+            Err(error) => {
+                !matches!(error.kind(), ErrorKind::UnknownFilter | ErrorKind::UnknownTest | ErrorKind::UnknownFunction)
+            }
+        }
+    }
+
+    #[test]
+    fn the_engine_knows_every_word_of_the_tables() {
+        for (name, _) in FILTERS {
+            assert!(knows(&format!("[1] | map(\"{name}\") | list")), "filter {name}");
+        }
+        for (name, _) in TESTS {
+            assert!(knows(&format!("[1] | select(\"{name}\") | list")), "test {name}");
+        }
+        for (name, _) in FUNCTIONS {
+            assert!(knows(&format!("{name}(1)")), "function {name}");
+        }
+    }
+
+    #[test]
+    fn the_engine_knows_no_word_that_was_left_out() {
+        for name in LEFT_OUT_FILTERS {
+            assert!(!knows(&format!("[1] | map(\"{name}\") | list")), "filter {name}");
+        }
+        for name in LEFT_OUT_TESTS {
+            assert!(!knows(&format!("[1] | select(\"{name}\") | list")), "test {name}");
+        }
+        for name in LEFT_OUT_FUNCTIONS {
+            assert!(!knows(&format!("{name}()")), "function {name}");
+        }
+        assert!(!knows("[1] | map(\"nothing\") | list"));
+    }
+}

@@ -1,0 +1,509 @@
+//! Expressions: what stands in `${ … }`.
+//!
+//! A [`Template`] is a JSON value with expressions in its texts. A text that is one expression and nothing else (but
+//! for line breaks at its end, which YAML's blocks add) becomes the expression's value with its type; in any other
+//! text the values stand as text: texts as they are, everything else as JSON. `$${` is a literal `${`.
+//!
+//! * [`vocabulary`]: the names, functions, filters and tests that exist.
+//! * `scan`: bounds on the source, and the names and paths that it uses.
+//! * `engine`: minijinja, cut down to what is deterministic and bounded.
+//!
+//! Most expressions only read a path (`${ input.order.id }`). Those never reach the engine: the path is followed in
+//! the JSON itself, which keeps every number exact and costs no copy of the input.
+
+mod engine;
+mod scan;
+pub mod vocabulary;
+
+pub use engine::{MAX_DEPTH, MAX_RENDERED_BYTES, MAX_WORK};
+pub use scan::{MAX_NESTING, MAX_SOURCE_BYTES, MAX_TOKENS};
+
+use super::nearest::did_you_mean;
+use crate::execution::event::Json;
+use crate::id::{ExecutionId, Run, StepId, Version, WorkflowName};
+use engine::{Budget, Failure, Program};
+use scan::{Access, Path, Root, Scan};
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+/// Expressions of one template.
+pub const MAX_EXPRESSIONS: usize = 1_000;
+
+/// A JSON value with expressions in its strings. A string that is one expression becomes that expression's value;
+/// otherwise the values stand in the text.
+#[derive(Clone)]
+pub struct Template {
+    compiled: Arc<Compiled>,
+}
+
+struct Compiled {
+    source: Value,
+    node: Node,
+    references: BTreeSet<StepId>,
+}
+
+/// What expressions see.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope<'a> {
+    /// `input`
+    pub input: &'a Json,
+    /// `steps.<id>.output`: null where the step was skipped; absent where it has not ended.
+    pub outputs: &'a BTreeMap<StepId, Json>,
+    /// `execution.id`
+    pub execution: &'a ExecutionId,
+    /// `execution.workflow`
+    pub workflow: &'a WorkflowName,
+    /// `execution.version`
+    pub version: &'a Version,
+    /// `execution.run`
+    pub run: Run,
+}
+
+/// An expression that gives no value, or a source that is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{source_text}`: {message}")]
+pub struct ExpressionError {
+    /// The expression, as written.
+    pub source_text: String,
+    /// What is wrong, in words for the definition's author.
+    pub message: String,
+}
+
+/// An error and where in the template it is, as a JSON pointer.
+pub(super) type Located = (String, ExpressionError);
+
+enum Node {
+    /// No expression in it.
+    Constant(Value),
+    /// A text that is one expression.
+    Expression(Source),
+    /// A text with expressions in it.
+    Text(Vec<Piece>),
+    List(Vec<Node>),
+    Object(Vec<(String, Node)>),
+}
+
+enum Piece {
+    Text(String),
+    Expression(Source),
+}
+
+/// A compiled expression.
+struct Source {
+    /// As written, with its `${` and `}`.
+    text: String,
+    paths: Vec<Path>,
+    /// None where the expression is just its one path.
+    program: Option<Program>,
+}
+
+impl Template {
+    /// Compiles every expression in `source`.
+    pub fn new(source: &Value) -> Result<Template, ExpressionError> {
+        let first = |errors: Vec<Located>| errors.into_iter().next().expect("there is an error").1;
+        Template::check(source).map_err(first)
+    }
+
+    /// Compiles every expression in `source`, and tells everything that is wrong.
+    pub(super) fn check(source: &Value) -> Result<Template, Vec<Located>> {
+        let mut compiler = Compiler { errors: Vec::new(), references: BTreeSet::new(), expressions: 0 };
+        let node = compiler.node(source, &mut String::new(), 0);
+        if !compiler.errors.is_empty() {
+            return Err(compiler.errors);
+        }
+        Ok(Template { compiled: Arc::new(Compiled { source: source.clone(), node, references: compiler.references }) })
+    }
+
+    /// The value with every expression evaluated.
+    pub fn render(&self, scope: &Scope<'_>) -> Result<Value, ExpressionError> {
+        Renderer { scope, references: &self.compiled.references, names: None, budget: Budget::new() }
+            .node(&self.compiled.node)
+    }
+
+    /// The template as written.
+    pub fn source(&self) -> &Value {
+        &self.compiled.source
+    }
+
+    /// The steps whose outputs the template reads.
+    pub fn references(&self) -> &BTreeSet<StepId> {
+        &self.compiled.references
+    }
+
+    /// The value, where no expression is in it.
+    pub fn constant(&self) -> Option<&Value> {
+        match &self.compiled.node {
+            Node::Constant(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Whether the template is one expression and nothing else, so that its value can be of any type.
+    pub fn is_one_expression(&self) -> bool {
+        matches!(self.compiled.node, Node::Expression(_))
+    }
+}
+
+impl PartialEq for Template {
+    fn eq(&self, other: &Template) -> bool {
+        self.compiled.source == other.compiled.source
+    }
+}
+
+impl fmt::Debug for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Template").field(&self.compiled.source).finish()
+    }
+}
+
+/// Adds a key or index to a JSON pointer.
+pub(super) fn push_pointer(pointer: &mut String, part: &str) {
+    pointer.push('/');
+    for c in part.chars() {
+        match c {
+            '~' => pointer.push_str("~0"),
+            '/' => pointer.push_str("~1"),
+            c => pointer.push(c),
+        }
+    }
+}
+
+/// A text as an error shows it.
+fn shortened(text: &str) -> String {
+    const SHOWN: usize = 120;
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+struct Compiler {
+    errors: Vec<Located>,
+    references: BTreeSet<StepId>,
+    expressions: usize,
+}
+
+impl Compiler {
+    fn error(&mut self, pointer: &str, source: &str, message: impl Into<String>) {
+        let error = ExpressionError { source_text: shortened(source), message: message.into() };
+        self.errors.push((pointer.to_owned(), error));
+    }
+
+    fn node(&mut self, source: &Value, pointer: &mut String, depth: usize) -> Node {
+        if depth > MAX_DEPTH {
+            self.error(pointer, "…", format!("is more than {MAX_DEPTH} lists and objects deep"));
+            return Node::Constant(Value::Null);
+        }
+        let length = pointer.len();
+        match source {
+            Value::String(text) => self.text(text, pointer),
+            Value::Array(items) => {
+                let mut nodes = Vec::with_capacity(items.len());
+                for (index, item) in items.iter().enumerate() {
+                    push_pointer(pointer, &index.to_string());
+                    nodes.push(self.node(item, pointer, depth + 1));
+                    pointer.truncate(length);
+                }
+                match nodes.iter().map(Node::constant).collect::<Option<Vec<_>>>() {
+                    Some(items) => Node::Constant(Value::Array(items.into_iter().cloned().collect())),
+                    None => Node::List(nodes),
+                }
+            }
+            Value::Object(fields) => {
+                let mut nodes = Vec::with_capacity(fields.len());
+                for (key, field) in fields {
+                    push_pointer(pointer, key);
+                    if key.contains("${") {
+                        self.error(pointer, key, "expressions stand in values, not in keys");
+                    }
+                    nodes.push((key.clone(), self.node(field, pointer, depth + 1)));
+                    pointer.truncate(length);
+                }
+                match nodes.iter().map(|(k, n)| Some((k, n.constant()?))).collect::<Option<Vec<_>>>() {
+                    Some(fields) => Node::Constant(Value::Object(
+                        fields.into_iter().map(|(key, field)| (key.clone(), field.clone())).collect(),
+                    )),
+                    None => Node::Object(nodes),
+                }
+            }
+            other => Node::Constant(other.clone()),
+        }
+    }
+
+    fn text(&mut self, text: &str, pointer: &str) -> Node {
+        let mut pieces = Vec::new();
+        let mut plain = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find("${") {
+            if rest[..at].ends_with('$') {
+                plain.push_str(&rest[..at - 1]);
+                plain.push_str("${");
+                rest = &rest[at + 2..];
+                continue;
+            }
+            plain.push_str(&rest[..at]);
+            let inner = &rest[at + 2..];
+            let end = match scan::end_of_expression(inner) {
+                Ok(end) => end,
+                Err(message) => {
+                    self.error(pointer, &rest[at..], message);
+                    return Node::Constant(Value::Null);
+                }
+            };
+            if !plain.is_empty() {
+                pieces.push(Piece::Text(std::mem::take(&mut plain)));
+            }
+            let written = &rest[at..at + 2 + end + 1];
+            match self.expression(&inner[..end], written) {
+                Ok(source) => pieces.push(Piece::Expression(source)),
+                Err(message) => self.error(pointer, written, message),
+            }
+            rest = &inner[end + 1..];
+        }
+        plain.push_str(rest);
+        // YAML's blocks end with line breaks that nobody means.
+        let line_breaks = plain.bytes().all(|b| matches!(b, b'\n' | b'\r'));
+        match pieces.as_slice() {
+            [] => return Node::Constant(Value::String(plain)),
+            [Piece::Expression(_)] if line_breaks => {}
+            _ => {
+                if !plain.is_empty() {
+                    pieces.push(Piece::Text(plain));
+                }
+                return Node::Text(pieces);
+            }
+        }
+        match pieces.pop() {
+            Some(Piece::Expression(source)) => Node::Expression(source),
+            _ => Node::Constant(Value::Null),
+        }
+    }
+
+    fn expression(&mut self, source: &str, written: &str) -> Result<Source, String> {
+        self.expressions += 1;
+        if self.expressions == MAX_EXPRESSIONS + 1 {
+            return Err(format!("is one more than the {MAX_EXPRESSIONS} expressions that one value may have"));
+        }
+        let Scan { paths, only_path, source } = scan::scan(source)?;
+        for path in &paths {
+            if let Root::Output(step) = &path.root {
+                self.references.insert(step.clone());
+            }
+        }
+        let program = if only_path { None } else { Some(engine::compile(source)?) };
+        Ok(Source { text: written.to_owned(), paths, program })
+    }
+}
+
+impl Node {
+    fn constant(&self) -> Option<&Value> {
+        match self {
+            Node::Constant(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+struct Renderer<'a, 's> {
+    scope: &'a Scope<'s>,
+    references: &'a BTreeSet<StepId>,
+    /// The scope as the engine sees it, made when an expression first needs it.
+    names: Option<minijinja::Value>,
+    budget: Budget,
+}
+
+impl Renderer<'_, '_> {
+    fn node(&mut self, node: &Node) -> Result<Value, ExpressionError> {
+        Ok(match node {
+            Node::Constant(value) => value.clone(),
+            Node::Expression(source) => self.value(source)?,
+            Node::Text(pieces) => {
+                let mut text = String::new();
+                for piece in pieces {
+                    match piece {
+                        Piece::Text(plain) => text.push_str(plain),
+                        Piece::Expression(source) => match self.value(source)? {
+                            Value::String(value) => text.push_str(&value),
+                            value => text.push_str(&value.to_string()),
+                        },
+                    }
+                }
+                Value::String(text)
+            }
+            Node::List(nodes) => Value::Array(nodes.iter().map(|n| self.node(n)).collect::<Result<_, _>>()?),
+            Node::Object(nodes) => {
+                let mut fields = Map::new();
+                for (key, node) in nodes {
+                    fields.insert(key.clone(), self.node(node)?);
+                }
+                Value::Object(fields)
+            }
+        })
+    }
+
+    fn value(&mut self, source: &Source) -> Result<Value, ExpressionError> {
+        let error = |message: String| ExpressionError { source_text: shortened(&source.text), message };
+        let Some(program) = &source.program else {
+            let path = source.paths.first().expect("an expression without a program is one path");
+            let value = path.follow(self.scope).map_err(|missing| error(missing.to_string()))?;
+            self.budget.spend_json(&value).map_err(error)?;
+            return Ok(value.into_owned());
+        };
+        let names = self.names.get_or_insert_with(|| engine_names(self.scope, self.references));
+        engine::run(program, names, &mut self.budget).map_err(|failure| {
+            error(match failure {
+                Failure::Other(message) => message,
+                Failure::Undefined => explain_undefined(source, self.scope),
+            })
+        })
+    }
+}
+
+/// What the engine sees of a scope: of the outputs only those that the template reads.
+fn engine_names(scope: &Scope<'_>, references: &BTreeSet<StepId>) -> minijinja::Value {
+    let text = minijinja::Value::from;
+    let outputs = references.iter().filter_map(|id| {
+        let output = engine::from_json(scope.outputs.get(id)?);
+        Some((id.to_string(), engine::names(BTreeMap::from([("output".to_owned(), output)]))))
+    });
+    let execution = [
+        ("id".to_owned(), text(scope.execution.as_str())),
+        ("workflow".to_owned(), text(scope.workflow.as_str())),
+        ("version".to_owned(), text(scope.version.as_str())),
+        ("run".to_owned(), minijinja::Value::from(scope.run.0)),
+    ];
+    engine::names(BTreeMap::from([
+        ("input".to_owned(), engine::from_json(scope.input)),
+        ("steps".to_owned(), engine::names(outputs.collect())),
+        ("execution".to_owned(), engine::names(execution.into())),
+    ]))
+}
+
+/// Why an expression came upon something that is not there: the paths of it that lead nowhere.
+fn explain_undefined(source: &Source, scope: &Scope<'_>) -> String {
+    let missing: BTreeSet<String> =
+        source.paths.iter().filter_map(|path| path.follow(scope).err()).map(|m| m.to_string()).collect();
+    if missing.is_empty() {
+        "reads something that is not there, or has an `if` without an `else`".into()
+    } else {
+        missing.into_iter().collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// A path that leads nowhere.
+struct Missing<'p> {
+    /// The path up to the value that has no such field.
+    up_to: String,
+    access: Option<&'p Access>,
+    found: Option<Value>,
+}
+
+impl Path {
+    /// The value at the end of the path. A field of null is null.
+    fn follow<'v>(&self, scope: &Scope<'v>) -> Result<Cow<'v, Value>, Missing<'_>> {
+        let (mut value, mut up_to) = match &self.root {
+            Root::Input => (Cow::Borrowed(scope.input.as_ref()), "input".to_owned()),
+            Root::Output(step) => {
+                let up_to = format!("steps.{step}.output");
+                match scope.outputs.get(step) {
+                    Some(output) => (Cow::Borrowed(output.as_ref()), up_to),
+                    None => return Err(Missing { up_to, access: None, found: None }),
+                }
+            }
+            Root::Execution => {
+                let fields = serde_json::json!({
+                    "id": scope.execution, "workflow": scope.workflow, "version": scope.version, "run": scope.run,
+                });
+                (Cow::Owned(fields), "execution".to_owned())
+            }
+        };
+        for access in &self.accesses {
+            if value.is_null() {
+                return Ok(Cow::Owned(Value::Null));
+            }
+            let next = match value {
+                Cow::Borrowed(value) => access.of(value),
+                Cow::Owned(ref value) => access.of(value).map(|v| Cow::Owned(v.into_owned())),
+            };
+            let Some(next) = next else {
+                return Err(Missing { up_to, access: Some(access), found: Some(value.into_owned()) });
+            };
+            value = next;
+            match access {
+                Access::Key(key) => up_to.push_str(&format!(".{key}")),
+                Access::Index(index) => up_to.push_str(&format!("[{index}]")),
+            }
+        }
+        Ok(value)
+    }
+}
+
+impl Access {
+    /// The field or item; of a text its character, as the engine has it.
+    fn of<'v>(&self, value: &'v Value) -> Option<Cow<'v, Value>> {
+        match (self, value) {
+            (Access::Key(key), Value::Object(fields)) => fields.get(key).map(Cow::Borrowed),
+            (Access::Index(index), Value::Array(items)) => {
+                items.get(from_start(*index, items.len())?).map(Cow::Borrowed)
+            }
+            (Access::Index(index), Value::String(text)) => {
+                let character = text.chars().nth(from_start(*index, text.chars().count())?)?;
+                Some(Cow::Owned(Value::String(character.into())))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The position that an index names; negative ones count from the end.
+fn from_start(index: i64, length: usize) -> Option<usize> {
+    let distance = usize::try_from(index.unsigned_abs()).ok()?;
+    if index < 0 { length.checked_sub(distance) } else { Some(distance) }
+}
+
+impl fmt::Display for Missing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let up_to = &self.up_to;
+        match (self.access, &self.found) {
+            (Some(Access::Key(key)), Some(Value::Object(fields))) => {
+                let hint = did_you_mean(key, fields.keys().map(String::as_str), || {
+                    let some: Vec<_> = fields.keys().take(8).map(|k| format!("`{}`", shortened(k))).collect();
+                    match (some.is_empty(), fields.len() > some.len()) {
+                        (true, _) => "it has none".to_owned(),
+                        (false, false) => format!("it has {}", some.join(", ")),
+                        (false, true) => format!("it has {} and others", some.join(", ")),
+                    }
+                });
+                write!(f, "`{up_to}` has no field `{key}`; {hint}")
+            }
+            (Some(Access::Index(index)), Some(Value::Array(items))) => {
+                write!(f, "`{up_to}` has {} items, and so none at [{index}]", items.len())
+            }
+            (Some(Access::Key(key)), Some(found)) => {
+                write!(f, "`{up_to}` is {}, which has no field `{key}`", kind(found))
+            }
+            (Some(Access::Index(index)), Some(found)) => {
+                write!(f, "`{up_to}` is {}, which has no item [{index}]", kind(found))
+            }
+            _ => write!(f, "`{up_to}` is not there: the step has not ended"),
+        }
+    }
+}
+
+/// A value's kind, with its article.
+pub(super) fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests;

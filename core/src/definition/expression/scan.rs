@@ -1,0 +1,374 @@
+//! A look at an expression before the engine sees it: its size, its names, and the paths that it reads.
+//!
+//! The engine's parser recurses once for each operator of a chain, so a long enough source would overflow the stack
+//! and end the process. The bounds here keep it far from that. The scan also finds the names that an expression uses,
+//! so that a misspelt one is an error when the workflow is deployed, not when it runs.
+
+use super::vocabulary::{self, EXECUTION_FIELDS, FILTERS, FUNCTIONS, LATER_NAMES, NAMES, TESTS, has, words};
+use crate::definition::nearest::did_you_mean;
+use crate::id::StepId;
+use std::ops::Range;
+
+/// Bytes of one expression.
+pub const MAX_SOURCE_BYTES: usize = 2048;
+/// Words, numbers, texts and signs of one expression.
+pub const MAX_TOKENS: usize = 400;
+/// Brackets within brackets.
+pub const MAX_NESTING: usize = 32;
+
+/// What an expression reads: a name and the fields behind it, as far as they are written out.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Path {
+    pub root: Root,
+    pub accesses: Vec<Access>,
+}
+
+/// Where a path begins.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Root {
+    Input,
+    /// `steps.<id>.output`
+    Output(StepId),
+    Execution,
+}
+
+/// One step of a path.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Access {
+    Key(String),
+    Index(i64),
+}
+
+/// What the scan found.
+#[derive(Debug)]
+pub(super) struct Scan {
+    pub paths: Vec<Path>,
+    /// The expression is its one path and nothing else.
+    pub only_path: bool,
+    /// The source with every spelling of null as the one that the engine is given.
+    pub source: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Token<'s> {
+    Word(&'s str),
+    /// The text, if it stands there as it is (without escapes).
+    Text(Option<&'s str>),
+    /// The number, if it is whole and not too large.
+    Number(Option<i64>),
+    /// `==`, `!=`, `<=`, `>=`, `**`, `//` or one character.
+    Sign(&'s str),
+}
+
+struct Lexer<'s> {
+    source: &'s str,
+    at: usize,
+}
+
+impl<'s> Lexer<'s> {
+    fn rest(&self) -> &'s str {
+        &self.source[self.at..]
+    }
+
+    fn take_while(&mut self, mut wanted: impl FnMut(u8) -> bool) -> &'s str {
+        let length = self.rest().bytes().take_while(|b| wanted(*b)).count();
+        let taken = &self.rest()[..length];
+        self.at += length;
+        taken
+    }
+
+    /// The next token and where it stands; none at the end.
+    fn next(&mut self) -> Result<Option<(Token<'s>, Range<usize>)>, String> {
+        self.take_while(|b| b.is_ascii_whitespace());
+        let start = self.at;
+        let Some(first) = self.rest().chars().next() else { return Ok(None) };
+        let token = match first {
+            'a'..='z' | 'A'..='Z' | '_' => Token::Word(self.take_while(|b| b.is_ascii_alphanumeric() || b == b'_')),
+            '0'..='9' => self.number(),
+            '"' | '\'' => self.text(first)?,
+            _ => {
+                let rest = self.rest();
+                let two = ["==", "!=", "<=", ">=", "**", "//"].into_iter().any(|sign| rest.starts_with(sign));
+                let length = if two { 2 } else { first.len_utf8() };
+                self.at += length;
+                Token::Sign(&rest[..length])
+            }
+        };
+        Ok(Some((token, start..self.at)))
+    }
+
+    fn number(&mut self) -> Token<'s> {
+        let start = self.at;
+        self.take_while(|b| b.is_ascii_alphanumeric() || b == b'_');
+        // A fraction only where a digit follows: `x.0.name` and `range(1).x` are no fractions.
+        if self.rest().starts_with('.') && self.rest()[1..].starts_with(|c: char| c.is_ascii_digit()) {
+            self.at += 1;
+            self.take_while(|b| b.is_ascii_alphanumeric() || b == b'_');
+        }
+        // `1e-5`
+        if self.source[start..self.at].ends_with(['e', 'E'])
+            && self.rest().starts_with(['+', '-'])
+            && !self.source[start..].starts_with("0x")
+        {
+            self.at += 1;
+            self.take_while(|b| b.is_ascii_digit());
+        }
+        Token::Number(self.source[start..self.at].parse().ok())
+    }
+
+    fn text(&mut self, quote: char) -> Result<Token<'s>, String> {
+        let start = self.at + 1;
+        let mut escaped = false;
+        let mut plain = true;
+        for (offset, c) in self.source[start..].char_indices() {
+            match c {
+                _ if escaped => escaped = false,
+                '\\' => (escaped, plain) = (true, false),
+                c if c == quote => {
+                    self.at = start + offset + 1;
+                    return Ok(Token::Text(plain.then(|| &self.source[start..start + offset])));
+                }
+                _ => {}
+            }
+        }
+        Err(format!("a text that begins with {quote} does not end"))
+    }
+}
+
+/// Where the expression that begins at the start of `text` ends: the position of its `}`.
+pub(super) fn end_of_expression(text: &str) -> Result<usize, String> {
+    let mut lexer = Lexer { source: text, at: 0 };
+    let mut braces = 0usize;
+    while let Some((token, range)) = lexer.next()? {
+        match token {
+            Token::Sign("{") => braces += 1,
+            Token::Sign("}") if braces == 0 => return Ok(range.start),
+            Token::Sign("}") => braces -= 1,
+            _ => {}
+        }
+    }
+    Err("`${` has no `}` after it; a `${` that is meant as text is written `$${`".into())
+}
+
+/// Checks an expression's size and names, and finds what it reads.
+pub(super) fn scan(source: &str) -> Result<Scan, String> {
+    if source.len() > MAX_SOURCE_BYTES {
+        return Err(format!(
+            "is {} bytes long; at most {MAX_SOURCE_BYTES} are allowed: split it into `compute` steps",
+            source.len()
+        ));
+    }
+    let mut lexer = Lexer { source, at: 0 };
+    let mut tokens = Vec::new();
+    let mut nesting = 0usize;
+    while let Some((token, range)) = lexer.next()? {
+        match token {
+            Token::Sign("(" | "[" | "{") => nesting += 1,
+            Token::Sign(")" | "]" | "}") => nesting = nesting.saturating_sub(1),
+            _ => {}
+        }
+        if nesting > MAX_NESTING {
+            return Err(format!(
+                "has more than {MAX_NESTING} brackets within each other: split it into `compute` steps"
+            ));
+        }
+        tokens.push((token, range));
+        if tokens.len() > MAX_TOKENS {
+            return Err(format!("has more than {MAX_TOKENS} words, numbers and signs: split it into `compute` steps"));
+        }
+    }
+    if tokens.is_empty() {
+        return Err("is empty; a `${` that is meant as text is written `$${`".into());
+    }
+    Names { source, tokens: &tokens, at: 0, paths: Vec::new(), nulls: Vec::new() }.read()
+}
+
+/// The walk over the tokens that finds names.
+struct Names<'t, 's> {
+    source: &'s str,
+    tokens: &'t [(Token<'s>, Range<usize>)],
+    at: usize,
+    paths: Vec<Path>,
+    nulls: Vec<Range<usize>>,
+}
+
+impl<'s> Names<'_, 's> {
+    fn token(&self, at: usize) -> Option<&Token<'s>> {
+        self.tokens.get(at).map(|(token, _)| token)
+    }
+
+    fn is_sign(&self, at: usize, sign: &str) -> bool {
+        matches!(self.token(at), Some(Token::Sign(s)) if *s == sign)
+    }
+
+    fn read(mut self) -> Result<Scan, String> {
+        let mut only_path = false;
+        while self.at < self.tokens.len() {
+            let start = self.at;
+            self.at += 1;
+            match self.token(start) {
+                Some(Token::Sign(".")) => self.attribute(self.at)?,
+                Some(Token::Sign("|")) => self.word_of("filter", FILTERS)?,
+                Some(Token::Word("is")) => {
+                    if matches!(self.token(self.at), Some(Token::Word("not"))) {
+                        self.at += 1;
+                    }
+                    self.word_of("test", TESTS)?;
+                }
+                Some(Token::Word(word)) => {
+                    let before = self.paths.len();
+                    let word = *word;
+                    self.name(word, start)?;
+                    only_path = start == 0 && self.at == self.tokens.len() && self.paths.len() == before + 1;
+                }
+                _ => {}
+            }
+        }
+        let mut rewritten = self.source.to_owned();
+        for range in self.nulls {
+            // All spellings have the same length, so the other positions stay.
+            rewritten.replace_range(range, "null");
+        }
+        Ok(Scan { paths: self.paths, only_path, source: rewritten })
+    }
+
+    /// What follows a dot.
+    fn attribute(&mut self, at: usize) -> Result<(), String> {
+        if let Some(Token::Word(word)) = self.token(at) {
+            if self.is_sign(at + 1, "(") {
+                let hint = did_you_mean(word, words(FILTERS), || "filters do what methods do elsewhere".into());
+                return Err(format!(
+                    "values have no methods such as `.{word}()`; filters are written `value | name`: {hint}"
+                ));
+            }
+            self.at = at + 1;
+        }
+        Ok(())
+    }
+
+    /// The name of a filter or test, which must be one of the table.
+    fn word_of(&mut self, what: &str, table: &'static [vocabulary::Word]) -> Result<(), String> {
+        if let Some(Token::Word(word)) = self.token(self.at) {
+            if !has(table, word) {
+                let hint = did_you_mean(word, words(table), || {
+                    format!("the {what}s are {}", words(table).collect::<Vec<_>>().join(", "))
+                });
+                return Err(format!("there is no {what} `{word}`; {hint}"));
+            }
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    /// A word where a value stands.
+    fn name(&mut self, word: &'s str, start: usize) -> Result<(), String> {
+        // The name of an argument: `sort(reverse=true)`.
+        if self.is_sign(self.at, "=") {
+            return Ok(());
+        }
+        match word {
+            "and" | "or" | "not" | "in" | "if" | "else" | "true" | "false" | "True" | "False" => return Ok(()),
+            "none" | "None" | "null" => {
+                self.nulls.push(self.tokens[start].1.clone());
+                return Ok(());
+            }
+            _ => {}
+        }
+        if self.is_sign(self.at, "(") {
+            if has(FUNCTIONS, word) {
+                return Ok(());
+            }
+            if has(FILTERS, word) {
+                return Err(format!("`{word}` is a filter, not a function: write `value | {word}`"));
+            }
+            let hint = did_you_mean(word, words(FUNCTIONS), || {
+                format!("the functions are {}", words(FUNCTIONS).collect::<Vec<_>>().join(", "))
+            });
+            return Err(format!("there is no function `{word}`; {hint}"));
+        }
+        let accesses = self.accesses()?;
+        let (root, accesses) = match word {
+            "input" => (Root::Input, accesses),
+            "execution" => {
+                if let Some(Access::Key(field)) = accesses.first()
+                    && !EXECUTION_FIELDS.contains(&field.as_str())
+                {
+                    let hint = did_you_mean(field, EXECUTION_FIELDS.iter().copied(), || {
+                        format!("it has {}", EXECUTION_FIELDS.join(", "))
+                    });
+                    return Err(format!("`execution` has no field `{field}`; {hint}"));
+                }
+                (Root::Execution, accesses)
+            }
+            "steps" => {
+                let mut accesses = accesses.into_iter();
+                let Some(Access::Key(id)) = accesses.next() else {
+                    return Err("`steps` stands only before the id of a step: `steps.<id>.output`".into());
+                };
+                match accesses.next() {
+                    Some(Access::Key(output)) if output == "output" => {}
+                    None => return Err(format!("of a step only the output can be read: write `steps.{id}.output`")),
+                    Some(_) => {
+                        return Err(format!(
+                            "of a step only the output can be read: write `steps.{id}.output` and the field after it"
+                        ));
+                    }
+                }
+                (Root::Output(StepId::new(id)), accesses.collect())
+            }
+            later if LATER_NAMES.contains(&later) => {
+                return Err(format!("`{later}` is not supported in this version"));
+            }
+            unknown => {
+                let hint = did_you_mean(unknown, words(NAMES), || {
+                    "expressions see `input`, `steps` and `execution`, and texts stand in quotes".into()
+                });
+                return Err(format!("nothing is called `{unknown}`; {hint}"));
+            }
+        };
+        self.paths.push(Path { root, accesses });
+        Ok(())
+    }
+
+    /// The fields and indexes that follow a name, as far as they are written out.
+    fn accesses(&mut self) -> Result<Vec<Access>, String> {
+        let mut accesses = Vec::new();
+        loop {
+            if self.is_sign(self.at, ".") {
+                match self.token(self.at + 1) {
+                    Some(Token::Word(word)) => {
+                        accesses.push(Access::Key((*word).to_owned()));
+                        self.attribute(self.at + 1)?;
+                        continue;
+                    }
+                    Some(Token::Number(Some(index))) => {
+                        accesses.push(Access::Index(*index));
+                        self.at += 2;
+                        continue;
+                    }
+                    _ => {}
+                }
+            } else if self.is_sign(self.at, "[") {
+                match (self.token(self.at + 1), self.token(self.at + 2), self.token(self.at + 3)) {
+                    (Some(Token::Text(Some(key))), Some(Token::Sign("]")), _) => {
+                        accesses.push(Access::Key((*key).to_owned()));
+                        self.at += 3;
+                        continue;
+                    }
+                    (Some(Token::Number(Some(index))), Some(Token::Sign("]")), _) => {
+                        accesses.push(Access::Index(*index));
+                        self.at += 3;
+                        continue;
+                    }
+                    (Some(Token::Sign("-")), Some(Token::Number(Some(index))), Some(Token::Sign("]"))) => {
+                        accesses.push(Access::Index(-*index));
+                        self.at += 4;
+                        continue;
+                    }
+                    _ => {}
+                }
+            }
+            return Ok(accesses);
+        }
+    }
+}

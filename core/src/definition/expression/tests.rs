@@ -1,0 +1,398 @@
+use super::*;
+use proptest::prelude::*;
+use serde_json::json;
+
+/// A template rendered on an input, with the step `paid` ended and the step `skipped` skipped.
+fn render_on(input: Value, template: Value) -> Result<Value, ExpressionError> {
+    let outputs = BTreeMap::from([
+        (StepId::new("paid"), Json::new(json!({"id": "ch_1", "items": [1, 2, 3], "none": null}))),
+        (StepId::new("skipped"), Json::new(Value::Null)),
+    ]);
+    let scope = Scope {
+        input: &Json::new(input),
+        outputs: &outputs,
+        execution: &ExecutionId::new("e-1"),
+        workflow: &WorkflowName::new("Order"),
+        version: &Version::new("1.0.0"),
+        run: Run(1),
+    };
+    Template::new(&template)?.render(&scope)
+}
+
+fn input() -> Value {
+    json!({
+        "customer": {"name": "Ada", "age": 36},
+        "amount": 9_007_199_254_740_993_i64,
+        "price": 2.5,
+        "tags": ["a", "b"],
+        "nothing": null,
+        "big": u64::MAX,
+        "lines": [{"sku": "x", "n": 2, "price": 10}, {"sku": "y", "n": 1, "price": 5}],
+    })
+}
+
+fn value(source: &str) -> Value {
+    render_on(input(), json!(format!("${{ {source} }}"))).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn message(source: &str) -> String {
+    match render_on(input(), json!(format!("${{ {source} }}"))) {
+        Ok(value) => panic!("{source} gave {value}"),
+        Err(error) => error.message,
+    }
+}
+
+#[test]
+fn a_string_that_is_one_expression_keeps_the_type_of_its_value() {
+    assert_eq!(value("input.customer"), json!({"name": "Ada", "age": 36}));
+    assert_eq!(value("input.customer.age + 1"), json!(37));
+    assert_eq!(value("input.price > 2"), json!(true));
+    assert_eq!(value("input.tags"), json!(["a", "b"]));
+    assert_eq!(value("steps.paid.output.id"), json!("ch_1"));
+    assert_eq!(value("execution.workflow ~ '@' ~ execution.version"), json!("Order@1.0.0"));
+    assert_eq!(value("{'id': execution.id, 'run': execution.run}"), json!({"id": "e-1", "run": 1}));
+    assert_eq!(value("execution.run"), json!(1));
+}
+
+#[test]
+fn the_line_break_that_a_yaml_block_adds_does_not_make_a_text_of_it() {
+    assert_eq!(render_on(input(), json!("${ input.customer.age }\n")), Ok(json!(36)));
+    assert_eq!(render_on(input(), json!("${ input.customer.age } ")), Ok(json!("36 ")));
+}
+
+#[test]
+fn in_a_longer_text_values_stand_as_text() {
+    let template =
+        json!("${ input.customer.name } is ${input.customer.age}: ${ input.tags } ${ input.nothing } $${ x }");
+    assert_eq!(render_on(input(), template), Ok(json!("Ada is 36: [\"a\",\"b\"] null ${ x }")));
+}
+
+#[test]
+fn a_doubled_dollar_sign_makes_a_literal_of_an_expression() {
+    assert_eq!(render_on(input(), json!("$${ input.x }")), Ok(json!("${ input.x }")));
+    assert_eq!(render_on(input(), json!("costs $5, or $$${ 5 }")), Ok(json!("costs $5, or $${ 5 }")));
+    assert_eq!(render_on(input(), json!("a } and a { and a $")), Ok(json!("a } and a { and a $")));
+}
+
+#[test]
+fn expressions_may_hold_braces_and_texts_with_braces() {
+    assert_eq!(value("{'a': {'b': '}'}}"), json!({"a": {"b": "}"}}));
+    assert_eq!(value(r#""\"}" ~ '{'"#), json!("\"}{"));
+}
+
+#[test]
+fn lists_and_objects_are_rendered_inside() {
+    let template = json!({"id": "${ input.customer.name }", "fixed": [1, "x", null], "deep": [{"age": "${ input.customer.age }"}]});
+    let expected = json!({"id": "Ada", "fixed": [1, "x", null], "deep": [{"age": 36}]});
+    assert_eq!(render_on(input(), template), Ok(expected));
+}
+
+#[test]
+fn whole_numbers_stay_exact() {
+    assert_eq!(value("input.amount"), json!(9_007_199_254_740_993_i64));
+    assert_eq!(value("input.amount + 1"), json!(9_007_199_254_740_994_i64));
+    assert_eq!(value("9007199254740993 + 1"), json!(9_007_199_254_740_994_i64));
+    assert_eq!(value("input.big"), json!(u64::MAX));
+    assert_eq!(value("input.big - 1"), json!(u64::MAX - 1));
+    assert!(message("input.big + 1").contains("does not fit 64 bits"));
+    assert_eq!(value("7 // 2"), json!(3));
+}
+
+#[test]
+fn numbers_that_json_does_not_have_are_refused() {
+    assert!(message("1e308 * 10").contains("no finite number"), "{}", message("1e308 * 10"));
+    assert!(message("[1e308 * 10]").contains("no finite number"));
+    assert!(!message("1 / 0").is_empty());
+}
+
+#[test]
+fn a_field_of_null_is_null() {
+    assert_eq!(value("steps.skipped.output"), Value::Null);
+    assert_eq!(value("steps.skipped.output.a.b[0]"), Value::Null);
+    assert_eq!(value("steps.skipped.output.a is none"), json!(true));
+    assert_eq!(value("steps.skipped.output.a == none and steps.skipped.output == null"), json!(true));
+    assert_eq!(value("none == input.nothing.x"), json!(true));
+    assert_eq!(value("steps.skipped.output.a != none"), json!(false));
+    assert_eq!(value("1 if steps.skipped.output.a else 2"), json!(2));
+    assert_eq!(value("steps.skipped.output.a or 'x'"), json!("x"));
+    assert_eq!(value("steps.skipped.output.a.b | default(7)"), json!(7));
+    assert_eq!(value("[input.nothing, steps.paid.output.none.x]"), json!([null, null]));
+    assert_eq!(value("input.nothing is mapping or input.nothing is defined and false"), json!(false));
+    assert_eq!(value("'a' ~ input.nothing"), json!("anull"));
+    assert_eq!(value("[3, none] | tojson"), json!("[3,null]"));
+    assert_eq!(value("none.x"), Value::Null);
+    assert!(message("input.nothing + 1").contains("null and number"), "{}", message("input.nothing + 1"));
+}
+
+#[test]
+fn filters_and_tests_of_the_table_work() {
+    assert_eq!(value("input.tags | join(', ') | upper"), json!("A, B"));
+    assert_eq!(value("input.lines | map(attribute='price') | sum"), json!(15));
+    assert_eq!(value("input.lines | selectattr('n', 'gt', 1) | map(attribute='sku') | list"), json!(["x"]));
+    assert_eq!(value("input.lines | sort(attribute='price') | map(attribute='sku')"), json!(["y", "x"]));
+    assert_eq!(value("input.tags | length"), json!(2));
+    assert_eq!(value("'b' in input.tags"), json!(true));
+    assert_eq!(value("range(3)"), json!([0, 1, 2]));
+    assert_eq!(value("input.customer | items"), json!([["age", 36], ["name", "Ada"]]));
+    assert_eq!(value("input.tags is sequence and input.customer is mapping"), json!(true));
+    assert_eq!(value("input.tags[1:]"), json!(["b"]));
+    assert_eq!(value("input.tags[-1]"), json!("b"));
+    assert_eq!(value("(input.price * 3) | round(1)"), json!(7.5));
+    assert_eq!(value("input.missing is defined"), json!(false));
+    assert_eq!(value("input.missing | default('x')"), json!("x"));
+}
+
+#[test]
+fn objects_come_in_the_order_of_their_keys() {
+    assert_eq!(value("{'b': 1, 'a': 2} | list"), json!(["a", "b"]));
+}
+
+#[test]
+fn what_is_not_there_is_named_with_what_was_meant() {
+    assert_eq!(message("input.custmer.name"), "`input` has no field `custmer`; did you mean `customer`?");
+    assert_eq!(message("input.customer.nam ~ 'x'"), "`input.customer` has no field `nam`; did you mean `name`?");
+    assert_eq!(message("input.customer.zip"), "`input.customer` has no field `zip`; it has `age`, `name`");
+    assert_eq!(message("input.tags[7]"), "`input.tags` has 2 items, and so none at [7]");
+    assert_eq!(message("input.price.x"), "`input.price` is a number, which has no field `x`");
+    assert_eq!(message("[input.customer.nam]"), "gives a list or object with something in it that is not there");
+    assert!(message("1 if false").contains("`else`"));
+}
+
+#[test]
+fn names_that_do_not_exist_are_refused_before_anything_runs() {
+    let refused = |source: &str| match Template::new(&json!(format!("${{ {source} }}"))) {
+        Ok(_) => panic!("{source} was taken"),
+        Err(error) => error.message,
+    };
+    assert_eq!(refused("inptu.x"), "nothing is called `inptu`; did you mean `input`?");
+    assert_eq!(refused("1 + step.a.output"), "nothing is called `step`; did you mean `steps`?");
+    assert!(refused("banana").contains("`input`, `steps` and `execution`"));
+    assert!(refused("event.x").contains("not supported in this version"));
+    assert!(refused("steps").contains("steps.<id>.output"));
+    assert!(refused("steps | length").contains("steps.<id>.output"));
+    assert!(refused("steps[input.x].output").contains("steps.<id>.output"));
+    assert!(refused("steps.a").contains("steps.a.output"));
+    assert!(refused("steps.a.result").contains("steps.a.output"));
+    assert!(refused("execution.name").contains("`execution` has no field `name`"));
+    assert_eq!(refused("input | uper"), "there is no filter `uper`; did you mean `upper`?");
+    assert_eq!(refused("input is evne"), "there is no test `evne`; did you mean `even`?");
+    assert!(refused("input is not safe").contains("there is no test `safe`"));
+    assert!(refused("input | pprint").contains("there is no filter `pprint`"));
+    assert!(refused("debug()").contains("there is no function `debug`"));
+    assert!(refused("upper(input)").contains("value | upper"));
+    assert!(refused("input.name.upper()").contains("no methods"));
+    assert!(refused("'a'.upper()").contains("did you mean `upper`?"));
+    assert!(refused("input.x +").starts_with("syntax error"));
+    assert!(refused("").contains("is empty"));
+    assert!(refused("a b").contains("nothing is called `a`"));
+}
+
+#[test]
+fn an_expression_without_an_end_is_refused() {
+    let refused = |text: &str| Template::new(&json!(text)).expect_err(text).message;
+    assert!(refused("x ${ input.a").contains("has no `}`"));
+    assert!(refused("x ${ 'a }").contains("does not end"));
+    assert!(Template::new(&json!({"${ input.a }": 1})).is_err_and(|e| e.message.contains("not in keys")));
+}
+
+#[test]
+fn every_error_of_a_template_is_told_with_its_place() {
+    let errors =
+        Template::check(&json!({"a/b": ["${ x }", "${ input.y }", "${ z }"], "c": "${"})).expect_err("three errors");
+    let places: Vec<&str> = errors.iter().map(|(place, _)| place.as_str()).collect();
+    assert_eq!(places, ["/a~1b/0", "/a~1b/2", "/c"]);
+    assert_eq!(errors[0].1.source_text, "${ x }");
+}
+
+#[test]
+fn the_steps_that_a_template_reads_are_known() {
+    let template = Template::new(&json!({
+        "a": "${ steps.one.output.x + steps['two'].output }",
+        "b": ["text ${ input.steps.no ~ (steps.three.output | default(steps.four.output)) }"],
+        "c": "$${ steps.five.output }",
+        "d": "${ [input.x][steps.six.output[steps.seven.output]:] }",
+    }))
+    .expect("the template is right");
+    let names: Vec<&str> = template.references().iter().map(StepId::as_str).collect();
+    assert_eq!(names, ["four", "one", "seven", "six", "three", "two"]);
+}
+
+#[test]
+fn work_is_bounded() {
+    let much = "range(100000) | map('string') | map('length') | sort | sum";
+    let more = format!("[{}] | map('length') | sum", vec![format!("({much})"); 15].join(", "));
+    assert!(message(&more).contains("too much work"), "{}", message(&more));
+}
+
+#[test]
+fn what_is_given_is_bounded() {
+    let long = json!({"text": "x".repeat(1 << 20)});
+    let all = format!("${{ [{}] }}", vec!["input.text"; 20].join(", "));
+    let error = render_on(long.clone(), json!(all)).expect_err("20 MiB are too much");
+    assert!(error.message.contains("16 MiB"), "{error}");
+    let many = json!(vec!["${ input.text }"; 20]);
+    assert!(render_on(long, many).is_err_and(|e| e.message.contains("16 MiB")));
+}
+
+#[test]
+fn a_template_has_a_bounded_number_of_expressions() {
+    let errors = Template::check(&json!(vec!["${ 1 }"; 1_010])).err().map(|e| e.len());
+    assert_eq!(errors, Some(1));
+    assert!(Template::new(&json!(vec!["${ 1 }"; 1_000])).is_ok());
+}
+
+/// The longest sources that the bounds let through, each built to recurse as deep as it can.
+#[test]
+fn no_source_within_the_bounds_comes_near_the_end_of_a_small_stack() {
+    let chains = |unit: &str, end: &str, times: usize| format!("{}{end}", unit.repeat(times));
+    let sources = [
+        chains("1+", "1", 199),
+        chains("1 ~ ", "1", 199),
+        chains("2**", "1", 199),
+        chains("-", "1", 399),
+        chains("not ", "1", 399),
+        chains("1 or ", "1", 199),
+        chains("1 if 1 else ", "1", 99),
+        chains("1<", "1", 199),
+        format!("input{}", ".nothing".repeat(199)),
+        format!("(input{})", ".nothing".repeat(198)),
+        format!("input{}", "[0]".repeat(133)),
+        format!("input{}", "|list".repeat(199)),
+        format!("{}1{}", "(".repeat(32), ")".repeat(32)),
+        format!("{}1{}", "[".repeat(32), "]".repeat(32)),
+        format!("{}1{}", "{'a':".repeat(32), "}".repeat(32)),
+        format!("{}input{}", "(1 if 1 else -(".repeat(16), "))".repeat(16)),
+    ];
+    let small = std::thread::Builder::new().stack_size(640 << 10);
+    let thread = small.spawn(move || {
+        for source in sources {
+            // Whatever the answer is, there is one.
+            let _ = render_on(input(), json!(format!("${{ {source} }}")));
+        }
+    });
+    thread.expect("a thread starts").join().expect("no source overflows the stack");
+}
+
+#[test]
+fn longer_or_deeper_sources_are_refused() {
+    let refused = |source: String| Template::new(&json!(format!("${{ {source} }}"))).expect_err("too large").message;
+    assert!(refused("1+".repeat(100_000) + "1").contains("2048"));
+    assert!(refused("1+".repeat(300) + "1").contains("400 words"));
+    assert!(refused("(".repeat(100_000)).contains("2048"));
+    assert!(refused("(".repeat(33) + "1").contains("32 brackets"));
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<f64>().prop_filter_map("finite", |f| serde_json::Number::from_f64(f).map(Value::Number)),
+        ".{0,8}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 32, 4, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            proptest::collection::btree_map("[a-c]", inner, 0..4).prop_map(|m| Value::Object(m.into_iter().collect())),
+        ]
+    })
+}
+
+/// Texts made of the language's words, most of them nonsense.
+fn any_source() -> impl Strategy<Value = String> {
+    let words = prop_oneof![
+        proptest::sample::select(vec![
+            "input",
+            "steps",
+            "paid",
+            "skipped",
+            "output",
+            "execution",
+            ".",
+            ".a",
+            "[",
+            "]",
+            "(",
+            ")",
+            "{",
+            "}",
+            "|",
+            "is",
+            "not",
+            "in",
+            "if",
+            "else",
+            "and",
+            "or",
+            "+",
+            "-",
+            "*",
+            "/",
+            "//",
+            "**",
+            "%",
+            "~",
+            "==",
+            "<",
+            "=",
+            ",",
+            ":",
+            "'",
+            "\"",
+            "none",
+            "true",
+            "1",
+            "0.5",
+            "1e9",
+            "'a'",
+            "[0]",
+            "default",
+            "length",
+            "map",
+            "sort",
+            "range",
+            "$",
+            "${",
+            "\\",
+            "é",
+        ])
+        .prop_map(str::to_owned),
+        ".{0,3}",
+    ];
+    proptest::collection::vec(words, 0..16).prop_map(|words| words.join(" "))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn any_source_on_any_input_gives_a_value_or_an_error(input in any_json(), source in any_source()) {
+        let _ = render_on(input.clone(), json!(format!("${{ {source} }}")));
+        let _ = render_on(input, json!([source.clone(), {"k": format!("a ${{{source}}} b")}]));
+    }
+
+    #[test]
+    fn any_value_without_dollar_signs_is_its_own_template(value in any_json()) {
+        prop_assume!(!value.to_string().contains('$'));
+        prop_assert_eq!(render_on(json!(null), value.clone()), Ok(value));
+    }
+
+    #[test]
+    fn a_value_passes_through_the_engine_unchanged(value in any_json()) {
+        prop_assert_eq!(render_on(value.clone(), json!("${ input }")), Ok(value.clone()));
+        prop_assert_eq!(render_on(value.clone(), json!("${ (input) }")), Ok(value));
+    }
+
+    /// A path read in the JSON and the same path read by the engine.
+    #[test]
+    fn a_path_gives_the_same_with_and_without_the_engine(
+        value in any_json(),
+        path in proptest::collection::vec(proptest::sample::select(vec![".a", ".b", "[0]", "[-1]", "['c']"]), 0..4),
+    ) {
+        let path = path.concat();
+        let direct = render_on(value.clone(), json!(format!("${{ input{path} }}")));
+        let engine = render_on(value, json!(format!("${{ (input{path}) }}")));
+        prop_assert_eq!(direct.ok(), engine.ok());
+    }
+}
