@@ -1,0 +1,294 @@
+//! The bodies of the API, as a program sees them. Unknown fields are ignored, so that a newer server is understood.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Where an execution stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Status {
+    Running,
+    /// Its history cannot be loaded; the others go on.
+    Quarantined,
+    Completed,
+    Failed,
+    Cancelled,
+    /// A status that this version of the SDK does not know.
+    Other(String),
+}
+
+impl Status {
+    /// The API's word for it.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Status::Running => "running",
+            Status::Quarantined => "quarantined",
+            Status::Completed => "completed",
+            Status::Failed => "failed",
+            Status::Cancelled => "cancelled",
+            Status::Other(text) => text,
+        }
+    }
+
+    /// Whether nothing more will happen.
+    pub fn is_finished(&self) -> bool {
+        match self {
+            Status::Completed | Status::Failed | Status::Cancelled => true,
+            Status::Running | Status::Quarantined => false,
+            Status::Other(text) => matches!(text.as_str(), "timed_out" | "terminated"),
+        }
+    }
+}
+
+impl From<&str> for Status {
+    fn from(text: &str) -> Status {
+        match text {
+            "running" => Status::Running,
+            "quarantined" => Status::Quarantined,
+            "completed" => Status::Completed,
+            "failed" => Status::Failed,
+            "cancelled" => Status::Cancelled,
+            other => Status::Other(other.into()),
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl Serialize for Status {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Status {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Status, D::Error> {
+        Ok(Status::from(String::deserialize(deserializer)?.as_str()))
+    }
+}
+
+/// The answer to a deployment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Deployed {
+    pub name: String,
+    pub version: String,
+    pub definition_hash: String,
+    /// `created`, or `unchanged` where the same content stood there already.
+    pub result: String,
+}
+
+/// One deployed version of a workflow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkflowSummary {
+    pub name: String,
+    pub version: String,
+    pub definition_hash: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Milliseconds since 1970, by the server's database.
+    pub created_at_ms: i64,
+    /// Whether a start without a version takes this one.
+    #[serde(default)]
+    pub latest: bool,
+}
+
+/// A deployed version with its definition.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Workflow {
+    #[serde(flatten)]
+    pub summary: WorkflowSummary,
+    /// The document, as deployed.
+    pub definition: Value,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct WorkflowList {
+    pub workflows: Vec<WorkflowSummary>,
+}
+
+/// The answer to a start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Started {
+    pub execution_id: String,
+    pub status: Status,
+    /// Whether this call started it; false where the same start had been made before.
+    pub created: bool,
+    pub workflow: String,
+    pub version: String,
+}
+
+/// A row of a list of executions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExecutionSummary {
+    pub execution_id: String,
+    pub workflow: String,
+    pub version: String,
+    pub status: Status,
+    /// Milliseconds since 1970, by the server's database.
+    pub created_at_ms: i64,
+    pub updated_at_ms: i64,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// An execution, with what it was given and what it gave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Execution {
+    #[serde(flatten)]
+    pub summary: ExecutionSummary,
+    pub run: u32,
+    pub input: Value,
+    /// Once completed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
+    /// Once failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorBody>,
+    /// The number of its last event.
+    pub last_seq: u64,
+}
+
+impl Execution {
+    /// Where it stands.
+    pub fn status(&self) -> &Status {
+        &self.summary.status
+    }
+}
+
+/// Why a task or an execution failed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    pub code: String,
+    #[serde(default)]
+    pub message: String,
+    #[serde(default)]
+    pub retryable: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
+    /// The step that failed, in the error of an execution.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+}
+
+/// A page of executions, newest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExecutionsPage {
+    pub executions: Vec<ExecutionSummary>,
+    /// Names the next page, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+/// A page of a history.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HistoryPage {
+    pub execution_id: String,
+    pub events: Vec<Event>,
+    /// Whether events follow: ask for those after the last one's number.
+    #[serde(default)]
+    pub more: bool,
+}
+
+/// One event of a history. Which fields there are depends on the type.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Its position; the first is 1.
+    pub seq: u64,
+    /// Milliseconds since 1970, by the server's database.
+    pub at_ms: i64,
+    /// `StepScheduled`, `StepSucceeded` …
+    #[serde(rename = "type")]
+    pub kind: String,
+    #[serde(flatten)]
+    pub fields: Map<String, Value>,
+}
+
+impl Event {
+    /// A field that is a text.
+    pub fn text(&self, field: &str) -> Option<&str> {
+        self.fields.get(field).and_then(Value::as_str)
+    }
+
+    /// The step that the event is about, if it is about one.
+    pub fn step(&self) -> Option<&str> {
+        self.text("step")
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct WorkerList {
+    pub workers: Vec<WorkerInfo>,
+}
+
+/// A worker that registered, now or earlier.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkerInfo {
+    pub worker_id: String,
+    pub runtime: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sdk: Option<String>,
+    pub contracts: Vec<Contract>,
+    pub last_seen_ms: i64,
+    /// Sessions that are alive on the server.
+    #[serde(default)]
+    pub sessions: u32,
+    /// Tasks that they hold.
+    #[serde(default)]
+    pub holding: u32,
+}
+
+/// A task that a worker can run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Contract {
+    pub task_name: String,
+    pub contract_version: String,
+}
+
+/// The server that leads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Leader {
+    pub node_id: String,
+    #[serde(default)]
+    pub addr: Option<String>,
+}
+
+/// `/v1/health`: answered by every running server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Health {
+    pub status: String,
+    pub api_version: String,
+    pub runtime_version: String,
+    #[serde(default)]
+    pub ir_versions: Vec<String>,
+    pub active_executions: u64,
+    pub worker_sessions: u64,
+    pub role: String,
+    #[serde(default)]
+    pub node_id: Option<String>,
+    #[serde(default)]
+    pub term: Option<u64>,
+    #[serde(default)]
+    pub leader: Option<Leader>,
+}
+
+/// `/v1/ready`: whether the server serves.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ready {
+    pub role: String,
+    #[serde(default)]
+    pub node_id: Option<String>,
+    #[serde(default)]
+    pub term: Option<u64>,
+    #[serde(default)]
+    pub leader: Option<Leader>,
+    pub ready: bool,
+    /// Why not, where it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}

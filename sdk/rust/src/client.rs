@@ -1,0 +1,258 @@
+//! The client: what programs and people ask of a server.
+
+use crate::api::{
+    Deployed, Execution, ExecutionsPage, Health, HistoryPage, Ready, Started, Status, WorkerInfo, WorkerList, Workflow,
+    WorkflowList, WorkflowSummary,
+};
+use crate::backoff::Backoff;
+use crate::error::Error;
+use crate::random;
+use crate::servers::Servers;
+use crate::transport::{Answer, Call, Transport, query_value, segment};
+use bytes::Bytes;
+use hyper::Method;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a server has for an answer that it need not wait for.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
+/// How much longer than the wait itself the answer to a wait may take.
+const WAIT_MARGIN: Duration = Duration::from_secs(15);
+/// The longest wait of one request; longer ones are made of several (the API allows 300 s).
+const WAIT_SLICE: Duration = Duration::from_secs(60);
+
+/// A client of one server or of several that share their work. Cheap to clone.
+///
+/// Each call asks the servers in turn until one answers. Without [`Client::with_patience`] it gives up after one
+/// round; with it, calls that found no server, or one that could not serve just now, are repeated for so long.
+#[derive(Clone)]
+pub struct Client {
+    transport: Arc<Transport>,
+    patience: Duration,
+}
+
+/// The form of a definition's text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Json,
+    Yaml,
+}
+
+/// What an execution starts with, beside its workflow.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StartOptions {
+    /// The newest deployed version without it.
+    pub version: Option<String>,
+    /// The execution's id. Starting twice with the same id starts once. Drawn without it.
+    pub execution_id: Option<String>,
+    pub input: Value,
+    /// What people search by.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Which executions a list shows; what is absent filters nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ExecutionsQuery {
+    pub status: Option<Status>,
+    pub workflow: Option<String>,
+    /// All of these labels.
+    pub labels: BTreeMap<String, String>,
+    /// Created at this time (milliseconds since 1970) or later.
+    pub since_ms: Option<i64>,
+    /// 1 to 1000; the server's choice without it.
+    pub limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    pub cursor: Option<String>,
+}
+
+impl Client {
+    /// A client of these servers (`http://host:port`, several by comma), with their bearer token if they want one.
+    pub fn new(servers: &str, token: Option<&str>) -> Result<Client, Error> {
+        let servers: Servers = servers.parse()?;
+        Ok(Client { transport: Arc::new(Transport::new(servers, token)?), patience: Duration::ZERO })
+    }
+
+    /// The same client, which repeats calls for so long while no server serves.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Client {
+        self.patience = patience;
+        self
+    }
+
+    /// The servers that it asks.
+    pub fn servers(&self) -> &Servers {
+        self.transport.servers()
+    }
+
+    /// Deploys a definition. The same content again is `unchanged`; other content under the same version is refused
+    /// with `DEFINITION_CONFLICT`.
+    pub async fn deploy(&self, definition: &str, format: Format) -> Result<Deployed, Error> {
+        let content_type = match format {
+            Format::Json => "application/json",
+            Format::Yaml => "application/yaml",
+        };
+        let call = Call {
+            method: Method::POST,
+            path: "/v1/workflows".into(),
+            content_type,
+            body: Bytes::from(definition.to_owned()),
+            deadline: ANSWER_DEADLINE,
+        };
+        self.ask(&call).await?.json()
+    }
+
+    /// Every deployed version.
+    pub async fn workflows(&self) -> Result<Vec<WorkflowSummary>, Error> {
+        let list: WorkflowList = self.get("/v1/workflows").await?;
+        Ok(list.workflows)
+    }
+
+    /// One version of a workflow with its definition; the newest without a version.
+    pub async fn workflow(&self, name: &str, version: Option<&str>) -> Result<Workflow, Error> {
+        let name = segment(name);
+        match version {
+            None => self.get(format!("/v1/workflows/{name}")).await,
+            Some(version) => self.get(format!("/v1/workflows/{name}/versions/{}", segment(version))).await,
+        }
+    }
+
+    /// Starts an execution. It is durable once this returns.
+    ///
+    /// The call always carries an id, so that it may be repeated: the given one, or one that is drawn here.
+    pub async fn start(&self, workflow: &str, options: StartOptions) -> Result<Started, Error> {
+        let drawn = options.execution_id.is_none();
+        let id = options.execution_id.unwrap_or_else(random::uuid);
+        let mut body = Map::new();
+        body.insert("workflow".into(), workflow.into());
+        body.insert("execution_id".into(), id.into());
+        body.insert("input".into(), options.input);
+        if let Some(version) = options.version {
+            body.insert("version".into(), version.into());
+        }
+        if !options.labels.is_empty() {
+            body.insert("labels".into(), json!(options.labels));
+        }
+        let mut started: Started = self.post("/v1/executions", &Value::Object(body)).await?;
+        // Nobody else can have drawn the same id: an answer "not created" speaks of this call's own first sending.
+        started.created |= drawn;
+        Ok(started)
+    }
+
+    /// An execution, with its input and what came of it.
+    pub async fn execution(&self, id: &str) -> Result<Execution, Error> {
+        self.get(format!("/v1/executions/{}", segment(id))).await
+    }
+
+    /// A page of executions, newest first.
+    pub async fn executions(&self, query: &ExecutionsQuery) -> Result<ExecutionsPage, Error> {
+        let mut parts = Vec::new();
+        let mut add = |name: &str, value: &str| parts.push(format!("{name}={}", query_value(value)));
+        if let Some(status) = &query.status {
+            add("status", status.as_str());
+        }
+        if let Some(workflow) = &query.workflow {
+            add("workflow", workflow);
+        }
+        for (name, value) in &query.labels {
+            add("label", &format!("{name}={value}"));
+        }
+        if let Some(since) = query.since_ms {
+            add("since", &since.to_string());
+        }
+        if let Some(limit) = query.limit {
+            add("limit", &limit.to_string());
+        }
+        if let Some(cursor) = &query.cursor {
+            add("cursor", cursor);
+        }
+        self.get(if parts.is_empty() { "/v1/executions".into() } else { format!("/v1/executions?{}", parts.join("&")) })
+            .await
+    }
+
+    /// A page of an execution's history: the events after number `after` (0: from the beginning), at most `limit`.
+    pub async fn history(&self, id: &str, after: u64, limit: Option<u32>) -> Result<HistoryPage, Error> {
+        let mut path = format!("/v1/executions/{}/history?after_seq={after}", segment(id));
+        if let Some(limit) = limit {
+            path.push_str(&format!("&limit={limit}"));
+        }
+        self.get(path).await
+    }
+
+    /// Waits until the execution has ended, or for so long: [`Execution::status`] tells which.
+    ///
+    /// A wait that loses its server goes on with the next one.
+    pub async fn wait(&self, id: &str, timeout: Duration) -> Result<Execution, Error> {
+        let end = Instant::now() + timeout;
+        loop {
+            let slice = end.saturating_duration_since(Instant::now()).min(WAIT_SLICE);
+            let path = format!("/v1/executions/{}/wait?timeout_ms={}", segment(id), slice.as_millis());
+            let execution: Execution = self.ask(&Call::get(path, slice + WAIT_MARGIN)).await?.json()?;
+            if execution.status().is_finished() || Instant::now() >= end {
+                return Ok(execution);
+            }
+        }
+    }
+
+    /// Asks for the end of an execution; what the server answers is how it stands then.
+    pub async fn cancel(&self, id: &str, reason: Option<&str>) -> Result<Execution, Error> {
+        let body = reason.map_or_else(|| json!({}), |reason| json!({"reason": reason}));
+        self.post(&format!("/v1/executions/{}/cancel", segment(id)), &body).await
+    }
+
+    /// The workers that registered.
+    pub async fn workers(&self) -> Result<Vec<WorkerInfo>, Error> {
+        let list: WorkerList = self.get("/v1/workers").await?;
+        Ok(list.workers)
+    }
+
+    /// What a running server says of itself.
+    pub async fn health(&self) -> Result<Health, Error> {
+        self.get("/v1/health").await
+    }
+
+    /// Whether the server serves, and why not. A server that does not is no error here.
+    pub async fn ready(&self) -> Result<Ready, Error> {
+        let answer = self.transport.call(&Call::get("/v1/ready", ANSWER_DEADLINE)).await?;
+        match answer.body_as() {
+            Ok(ready) => Ok(ready),
+            Err(_) => Err(answer.error()),
+        }
+    }
+
+    /// The server's metrics, in the text format of Prometheus.
+    pub async fn metrics(&self) -> Result<String, Error> {
+        let answer = self.ask(&Call::get("/v1/metrics", ANSWER_DEADLINE)).await?;
+        if answer.status != 200 {
+            return Err(answer.error());
+        }
+        Ok(String::from_utf8_lossy(&answer.body).into_owned())
+    }
+
+    async fn get<T: serde::de::DeserializeOwned>(&self, path: impl Into<String>) -> Result<T, Error> {
+        self.ask(&Call::get(path, ANSWER_DEADLINE)).await?.json()
+    }
+
+    async fn post<T: serde::de::DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T, Error> {
+        self.ask(&Call::post(path, body, ANSWER_DEADLINE)).await?.json()
+    }
+
+    /// Makes a call, and repeats it while that may help and the patience lasts.
+    async fn ask(&self, call: &Call) -> Result<Answer, Error> {
+        let begun = Instant::now();
+        let mut backoff = Backoff::default();
+        loop {
+            let asked = self.transport.call(call).await;
+            let may_help = match &asked {
+                Ok(answer) => matches!(answer.status, 429 | 502..=504),
+                Err(error) => error.is_retryable(),
+            };
+            let wait = backoff.next();
+            if !may_help || begun.elapsed() + wait >= self.patience {
+                return asked;
+            }
+            tokio::time::sleep(wait).await;
+        }
+    }
+}
