@@ -1,11 +1,11 @@
 //! Workflow definitions: the document's model and every check on it (design, section 7; `orbit-def/1`).
 //!
-//! * `document`: from a parsed JSON document to a [`Definition`], collecting every [`Problem`] on the way.
+//! * [`document`]: from a parsed JSON document to a [`Definition`], collecting every [`Problem`] on the way.
 //! * [`expression`]: what stands in `${ … }`, and [`Template`]s made of it.
 //! * `duration`: `1s`, `10m`, `1h30m`.
 //! * `hash`: the definition's hash over its semantic content.
 
-mod document;
+pub mod document;
 mod duration;
 pub mod expression;
 mod hash;

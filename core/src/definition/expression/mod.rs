@@ -42,8 +42,11 @@ pub struct Template {
 struct Compiled {
     source: Value,
     node: Node,
-    references: BTreeSet<StepId>,
+    references: References,
 }
+
+/// The steps whose outputs are read, each with the place of one expression that does, as a JSON pointer.
+pub(super) type References = BTreeMap<StepId, String>;
 
 /// What expressions see.
 #[derive(Clone, Copy, Debug)]
@@ -109,7 +112,7 @@ impl Template {
 
     /// Compiles every expression in `source`, and tells everything that is wrong.
     pub(super) fn check(source: &Value) -> Result<Template, Vec<Located>> {
-        let mut compiler = Compiler { errors: Vec::new(), references: BTreeSet::new(), expressions: 0 };
+        let mut compiler = Compiler { errors: Vec::new(), references: References::new(), expressions: 0 };
         let node = compiler.node(source, &mut String::new(), 0);
         if !compiler.errors.is_empty() {
             return Err(compiler.errors);
@@ -129,7 +132,12 @@ impl Template {
     }
 
     /// The steps whose outputs the template reads.
-    pub fn references(&self) -> &BTreeSet<StepId> {
+    pub fn references(&self) -> impl Iterator<Item = &StepId> {
+        self.compiled.references.keys()
+    }
+
+    /// The same with a place for each.
+    pub(super) fn places(&self) -> &References {
         &self.compiled.references
     }
 
@@ -182,7 +190,7 @@ fn shortened(text: &str) -> String {
 
 struct Compiler {
     errors: Vec<Located>,
-    references: BTreeSet<StepId>,
+    references: References,
     expressions: usize,
 }
 
@@ -257,7 +265,7 @@ impl Compiler {
                 pieces.push(Piece::Text(std::mem::take(&mut plain)));
             }
             let written = &rest[at..at + 2 + end + 1];
-            match self.expression(&inner[..end], written) {
+            match self.expression(&inner[..end], written, pointer) {
                 Ok(source) => pieces.push(Piece::Expression(source)),
                 Err(message) => self.error(pointer, written, message),
             }
@@ -282,7 +290,7 @@ impl Compiler {
         }
     }
 
-    fn expression(&mut self, source: &str, written: &str) -> Result<Source, String> {
+    fn expression(&mut self, source: &str, written: &str, pointer: &str) -> Result<Source, String> {
         self.expressions += 1;
         if self.expressions == MAX_EXPRESSIONS + 1 {
             return Err(format!("is one more than the {MAX_EXPRESSIONS} expressions that one value may have"));
@@ -290,7 +298,7 @@ impl Compiler {
         let Scan { paths, only_path, source } = scan::scan(source)?;
         for path in &paths {
             if let Root::Output(step) = &path.root {
-                self.references.insert(step.clone());
+                self.references.entry(step.clone()).or_insert_with(|| pointer.to_owned());
             }
         }
         let program = if only_path { None } else { Some(engine::compile(source)?) };
@@ -309,7 +317,7 @@ impl Node {
 
 struct Renderer<'a, 's> {
     scope: &'a Scope<'s>,
-    references: &'a BTreeSet<StepId>,
+    references: &'a References,
     /// The scope as the engine sees it, made when an expression first needs it.
     names: Option<minijinja::Value>,
     budget: Budget,
@@ -363,9 +371,9 @@ impl Renderer<'_, '_> {
 }
 
 /// What the engine sees of a scope: of the outputs only those that the template reads.
-fn engine_names(scope: &Scope<'_>, references: &BTreeSet<StepId>) -> minijinja::Value {
+fn engine_names(scope: &Scope<'_>, references: &References) -> minijinja::Value {
     let text = minijinja::Value::from;
-    let outputs = references.iter().filter_map(|id| {
+    let outputs = references.keys().filter_map(|id| {
         let output = engine::from_json(scope.outputs.get(id)?);
         Some((id.to_string(), engine::names(BTreeMap::from([("output".to_owned(), output)]))))
     });

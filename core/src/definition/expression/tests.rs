@@ -213,7 +213,7 @@ fn the_steps_that_a_template_reads_are_known() {
         "d": "${ [input.x][steps.six.output[steps.seven.output]:] }",
     }))
     .expect("the template is right");
-    let names: Vec<&str> = template.references().iter().map(StepId::as_str).collect();
+    let names: Vec<&str> = template.references().map(StepId::as_str).collect();
     assert_eq!(names, ["four", "one", "seven", "six", "three", "two"]);
 }
 
