@@ -3,3 +3,4 @@
 //! Nothing here decides: a branch that can affect correctness belongs in `orbit_core`, where `sim` runs it too.
 
 pub mod driver;
+pub mod sqlite;

@@ -1,0 +1,186 @@
+//! One connection that runs transactions, one at a time.
+
+use crate::sqlite::connect::{self, ConnectError};
+use crate::sqlite::facts;
+use crate::sqlite::statement::{self, Isolation};
+use orbit_core::store::executor::{Ask, Executor, Frame};
+use orbit_core::store::outcome::{self, Fact, FailureKind, Phase, Reply, Severity};
+use orbit_core::store::statement::{Rows, Statement};
+use orbit_core::store::transaction::{Transaction, Verdict};
+use rusqlite::Connection;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What all connections of a database share.
+#[derive(Debug)]
+pub struct Shared {
+    path: PathBuf,
+    /// Held through every transaction that writes: this process's writers wait for each other here, in turn and
+    /// without a delay, and not in SQLite's busy handler, which sleeps.
+    writing: Mutex<()>,
+}
+
+impl Shared {
+    pub fn new(path: PathBuf) -> Arc<Shared> {
+        Arc::new(Shared { path, writing: Mutex::new(()) })
+    }
+}
+
+/// A connection, opened when it is needed and replaced when it is broken.
+#[derive(Debug)]
+pub struct Session {
+    shared: Arc<Shared>,
+    connection: Option<Connection>,
+    /// How far the transaction has got that runs or ran last.
+    phase: Phase,
+}
+
+impl Session {
+    pub fn new(shared: Arc<Shared>, connection: Option<Connection>) -> Session {
+        Session { shared, connection, phase: Phase::NotSent }
+    }
+
+    /// Runs a transaction to its end.
+    pub fn run(&mut self, transaction: Transaction) -> Reply<Verdict> {
+        let name = transaction.name();
+        catch_unwind(AssertUnwindSafe(|| self.execute(transaction))).unwrap_or_else(|_| {
+            // A mistake of ours. Closing the connection rolls back what is open, and how far it had got is known.
+            self.connection = None;
+            let message = format!("the transaction `{name}` failed inside Orbit; please report this");
+            outcome::judge(Fact { phase: self.phase, severity: None, kind: FailureKind::Broken, message })
+        })
+    }
+
+    fn execute(&mut self, transaction: Transaction) -> Reply<Verdict> {
+        let name = transaction.name();
+        let mut executor = Executor::new(transaction);
+        let writes = executor.writes();
+        self.phase = Phase::NotSent;
+        let shared = self.shared.clone();
+        // Where another's transaction panicked, SQLite has rolled it back.
+        let _turn = writes.then(|| shared.writing.lock().unwrap_or_else(PoisonError::into_inner));
+        loop {
+            let reply = match executor.ask() {
+                Ask::Rollback(verdict) => {
+                    self.roll_back();
+                    Some(Reply::Done(verdict))
+                }
+                Ask::Send(statements, frame) => {
+                    let got = self.send(&statements, frame, writes);
+                    if let Err(Fact { severity: Some(Severity::Fatal), message, .. }) = &got {
+                        tracing::warn!(target: "orbit_runtime::store", call = name, error = %message, "commit failed; its outcome is open");
+                    }
+                    executor.tell(got)
+                }
+            };
+            if let Some(reply) = reply {
+                return reply;
+            }
+        }
+    }
+
+    /// Closes the connection and leaves the log empty, if no other connection is open.
+    pub fn close_last(mut self) {
+        let Some(connection) = self.connection.take() else { return };
+        let emptied = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
+        match emptied {
+            Ok(false) => {}
+            // Nothing is lost: the next start reads the log.
+            Ok(true) => {
+                tracing::debug!(target: "orbit_runtime::store", "another program reads the database; its log stays")
+            }
+            Err(error) => tracing::warn!(target: "orbit_runtime::store", %error, "the log could not be emptied"),
+        }
+    }
+
+    /// Sends statements. An append that opens its transaction and whose data SQLite refuses is sent once more, with its
+    /// groups apart.
+    fn send(&mut self, statements: &[Statement], frame: Frame, writes: bool) -> Result<Vec<Rows>, Fact> {
+        let got = self.attempt(statements, frame, writes, Isolation::Together);
+        let opens = matches!(frame, Frame::Auto | Frame::Begin | Frame::Whole);
+        let appends = || statements.iter().any(|statement| matches!(statement, Statement::Append(_)));
+        match got {
+            Err(fact) if fact.kind == FailureKind::Data && fact.phase == Phase::Open && opens && appends() => {
+                self.attempt(statements, frame, writes, Isolation::Apart)
+            }
+            got => got,
+        }
+    }
+
+    fn attempt(
+        &mut self,
+        statements: &[Statement],
+        frame: Frame,
+        writes: bool,
+        isolation: Isolation,
+    ) -> Result<Vec<Rows>, Fact> {
+        let opened = open(&mut self.connection, &self.shared);
+        let connection = opened.map_err(|error| connect_fact(&error))?;
+        frame_statements(connection, statements, frame, writes, isolation, &mut self.phase).map_err(|error| {
+            let fact = facts::fact(&error, self.phase);
+            self.roll_back();
+            if facts::is_connections_end(&error) {
+                self.connection = None;
+            }
+            fact
+        })
+    }
+
+    /// Ends an open transaction; a connection that cannot is closed, which does.
+    fn roll_back(&mut self) {
+        let Some(connection) = &self.connection else { return };
+        if !connection.is_autocommit() && connection.execute_batch("ROLLBACK").is_err() {
+            self.connection = None;
+        }
+    }
+}
+
+fn open<'a>(connection: &'a mut Option<Connection>, shared: &Shared) -> Result<&'a Connection, ConnectError> {
+    if connection.is_none() {
+        *connection = Some(connect::durable(&shared.path)?);
+    }
+    Ok(connection.as_ref().expect("there is one now"))
+}
+
+fn connect_fact(error: &ConnectError) -> Fact {
+    match error {
+        ConnectError::Sqlite(error) => facts::fact(error, Phase::NotSent),
+        ConnectError::Weak { .. } => Fact {
+            phase: Phase::NotSent,
+            severity: Some(Severity::Error),
+            kind: FailureKind::Broken,
+            message: error.to_string(),
+        },
+    }
+}
+
+/// BEGIN and COMMIT where the frame wants them, the statements between.
+///
+/// Whoever writes takes the write lock at once, so that no statement meets a newer state than the first one saw. COMMIT
+/// of a transaction that only read leaves nothing open.
+fn frame_statements(
+    connection: &Connection,
+    statements: &[Statement],
+    frame: Frame,
+    writes: bool,
+    isolation: Isolation,
+    phase: &mut Phase,
+) -> rusqlite::Result<Vec<Rows>> {
+    *phase = Phase::Open;
+    if matches!(frame, Frame::Auto | Frame::Begin | Frame::Whole) {
+        connection.prepare_cached(if writes { "BEGIN IMMEDIATE" } else { "BEGIN DEFERRED" })?.execute([])?;
+    }
+    let rows = statements
+        .iter()
+        .map(|statement| statement::run(connection, statement, isolation))
+        .collect::<rusqlite::Result<_>>()?;
+    if matches!(frame, Frame::Auto | Frame::Commit | Frame::Whole) {
+        let mut commit = connection.prepare_cached("COMMIT")?;
+        if writes {
+            *phase = Phase::CommitSent;
+        }
+        commit.execute([])?;
+    }
+    Ok(rows)
+}

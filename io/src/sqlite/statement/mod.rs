@@ -1,0 +1,52 @@
+//! Each statement of [`orbit_core::store::statement`] as SQL. Whoever calls has a transaction open, which writes where
+//! the statement does.
+
+mod append;
+mod claim;
+pub(super) mod column;
+mod definitions;
+mod executions;
+pub(super) mod fence;
+mod summaries;
+mod workers;
+
+use crate::driver::clock;
+use orbit_core::store::statement::{Rows, Statement};
+use orbit_core::time::ClusterMs;
+use rusqlite::Connection;
+
+/// How the groups of an append share their transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// All in one: quick, and data that SQLite refuses is an error of the whole.
+    Together,
+    /// Each may be undone by itself: one whose data SQLite refuses fails alone (protocols, 6).
+    Apart,
+}
+
+/// Runs one statement.
+pub fn run(connection: &Connection, statement: &Statement, isolation: Isolation) -> rusqlite::Result<Rows> {
+    Ok(match statement {
+        Statement::ReadFence(_) => Rows::ReadFence(fence::read(connection)?),
+        Statement::RaiseFence(s) => Rows::RaiseFence(fence::raise(connection, s)?),
+        Statement::ClearHolder(s) => Rows::ClearHolder(fence::clear_holder(connection, s)?),
+        Statement::RequeueClaims(s) => Rows::RequeueClaims(claim::requeue(connection, s)?),
+        Statement::ClaimTasks(s) => Rows::ClaimTasks(claim::claim(connection, s)?),
+        Statement::Append(s) => Rows::Append(append::append(connection, s, isolation)?),
+        Statement::PutDefinition(s) => Rows::PutDefinition(definitions::put(connection, s)?),
+        Statement::ReadDefinitions(_) => Rows::ReadDefinitions(definitions::read(connection)?),
+        Statement::ReadHistories(s) => Rows::ReadHistories(executions::histories(connection, s)?),
+        Statement::ReadHistory(s) => Rows::ReadHistory(executions::history(connection, s)?),
+        Statement::ReadDue(s) => Rows::ReadDue(executions::due(connection, s)?),
+        Statement::ReadTotals(_) => Rows::ReadTotals(executions::totals(connection)?),
+        Statement::ReadSummary(s) => Rows::ReadSummary(summaries::one(connection, s)?),
+        Statement::ListSummaries(s) => Rows::ListSummaries(summaries::list(connection, s)?),
+        Statement::PutWorker(s) => Rows::PutWorker(workers::put(connection, s)?),
+        Statement::ReadWorkers(_) => Rows::ReadWorkers(workers::read(connection)?),
+    })
+}
+
+/// The database's clock: here the process's own (protocols, 33).
+fn clock() -> ClusterMs {
+    ClusterMs(clock::wall().0)
+}
