@@ -12,7 +12,9 @@ pub enum LogEvent {
     /// `server: this server is the writer` …
     FenceTaken { node_id: NodeId, term: Term },
     /// `recovered active executions from history`
-    Recovered { executions: u64, in_flight: u64, recovery_ms: u64 },
+    Recovered { executions: u64, resident: u64, in_flight: u64, recovery_ms: u64 },
+    /// `definition unreadable`: a stored definition that this version cannot read; its executions are quarantined.
+    DefinitionUnreadable { workflow: WorkflowName, version: Version, reason: String },
     /// `execution started`
     ExecutionStarted { execution_id: ExecutionId, workflow: WorkflowName, version: Version },
     /// `execution completed`, `execution failed`, `execution cancelled`
@@ -69,7 +71,10 @@ impl LogEvent {
     /// How important it is. An [`Level::Error`] that no fault explains fails a simulated run.
     pub fn level(&self) -> Level {
         match self {
-            LogEvent::FenceLost { .. } | LogEvent::Unservable { .. } | LogEvent::Quarantined { .. } => Level::Error,
+            LogEvent::FenceLost { .. }
+            | LogEvent::Unservable { .. }
+            | LogEvent::Quarantined { .. }
+            | LogEvent::DefinitionUnreadable { .. } => Level::Error,
             LogEvent::WorkerLost { .. }
             | LogEvent::AttemptUncertain { .. }
             | LogEvent::StoreFailed { .. }

@@ -1,22 +1,56 @@
 //! The machine that joins the protocols: inputs in, effects out.
+//!
+//! One input, then effects until `None`, then wait. [`Node`] itself only routes; what it decides lives in:
+//!
+//! * `lifecycle`: becoming the writer, recovering, the regular check, stopping.
+//! * `request`: requests about workflows and executions; `worker`: requests of workers.
+//! * `slot`, `load`: executions in memory, how they come in and how they leave.
+//! * `draft`: what one execution wants written next; `commit`: the batch, and what follows from its outcome.
+//! * `claim`: tasks from the queue for waiting polls.
 
+mod catalog;
+mod claim;
+mod commit;
 pub mod config;
 pub mod counters;
+mod draft;
 pub mod effect;
 pub mod input;
+mod lifecycle;
+mod load;
 pub mod log;
+mod request;
+mod slot;
+mod view;
+mod worker;
 
 pub use config::{Limits, NodeConfig};
 pub use effect::{CallId, Connection, Effect, RequestId};
 pub use input::Input;
 pub use log::LogEvent;
 
+use crate::api::{ApiError, ErrorCode, Response};
+use crate::cluster::clock::ClusterClock;
+use crate::id::{ExecutionId, Incarnation};
 use crate::mutant::{Mutants, NoMutants};
-use crate::time::{Mono, Now};
+use crate::node::counters::Counters;
+use crate::node::request::OpenRequest;
+use crate::node::slot::Slot;
+use crate::store::calls::{Calls, Progress};
+use crate::store::outcome::Reply;
+use crate::store::transaction::{Transaction, Verdict};
+use crate::time::{ClusterMs, Mono, Now};
+use crate::worker::attempt::Attempts;
+use crate::worker::poll::Polls;
+use crate::worker::session::Sessions;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use uuid::Uuid;
 
 /// When a node wants to be woken without an input, and why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Deadline {
     pub at: Mono,
     pub why: Timer,
@@ -26,7 +60,7 @@ pub struct Deadline {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Timer {
-    /// A call whose outcome is unknown is sent again.
+    /// A call is sent again.
     Resend,
     /// A call has no reply within its deadline.
     CallDeadline,
@@ -38,19 +72,85 @@ pub enum Timer {
     Due,
     /// A worker session falls silent.
     Session,
-    /// A long poll, a wait or a request ends.
+    /// A delivery from before a restart is given up.
+    Orphan,
+    /// A long poll ends.
+    Poll,
+    /// A wait or another request ends.
     Request,
+    /// After a failure, appends, claims and loads are tried again.
+    Resume,
     /// The stop does not wait longer.
     Stop,
 }
 
 /// A server's decisions. See the crate's documentation for the driving contract.
 pub struct Node<M: Mutants = NoMutants> {
-    _mutants: M,
+    mutants: M,
+    config: NodeConfig,
+    rng: ChaCha8Rng,
+    incarnation: Incarnation,
+    /// The time of the input that is being handled.
+    now: Now,
+    phase: lifecycle::Phase,
+    checks: lifecycle::Checks,
+    clock: ClusterClock,
+    calls: Calls<Purpose>,
+    effects: VecDeque<Effect>,
+    counters: Counters,
+    catalog: catalog::Catalog,
+
+    slots: BTreeMap<ExecutionId, Slot>,
+    /// Slots with something to do and nothing in the way, in order of arrival.
+    ready: VecDeque<ExecutionId>,
+    /// When executions in memory want to be woken.
+    timers: BTreeSet<(ClusterMs, ExecutionId)>,
+    /// Executions in memory that wait for the outside, longest idle first.
+    idle: BTreeSet<(u64, ExecutionId)>,
+    touches: u64,
+    /// Executions to be read.
+    to_load: BTreeSet<ExecutionId>,
+    due: load::DueScan,
+    /// Running executions in the store, as far as is known.
+    active: u64,
+    /// Executions whose start is under way.
+    starting: u64,
+
+    committing: bool,
+    /// After a failed append: not before this time, and the pause after the next failure.
+    resume: Option<Mono>,
+    pause: std::time::Duration,
+    claims: claim::Claims,
+
+    sessions: Sessions,
+    attempts: Attempts,
+    polls: Polls,
+    requests: BTreeMap<RequestId, OpenRequest>,
+    request_deadlines: BTreeSet<(Mono, RequestId)>,
+    waits: BTreeMap<ExecutionId, BTreeSet<RequestId>>,
+    /// Requests among `requests` and `polls` that wait for an append.
+    writes_waiting: u64,
+}
+
+/// What a store call is for.
+#[derive(Debug)]
+pub(crate) enum Purpose {
+    Campaign,
+    Check,
+    Release,
+    Recover,
+    RecoverHot,
+    Append(Vec<commit::Flight>),
+    Claim(claim::ClaimFlight),
+    Deploy(request::Deploying),
+    Load(Vec<ExecutionId>),
+    Due,
+    Read(RequestId),
+    SaveWorker,
 }
 
 impl Node {
-    /// A production node, which has not yet begun: its first effects come with the first input or timeout.
+    /// A production node. It begins with [`Input::Start`].
     pub fn new(config: NodeConfig, entropy: [u8; 32], now: Now) -> Node {
         Node::with_mutants(config, entropy, now, NoMutants)
     }
@@ -59,22 +159,200 @@ impl Node {
 impl<M: Mutants> Node<M> {
     /// A node with mistakes planted, for `sim`.
     pub fn with_mutants(config: NodeConfig, entropy: [u8; 32], now: Now, mutants: M) -> Node<M> {
-        let _ = (config, entropy, now);
-        Node { _mutants: mutants }
+        let mut rng = ChaCha8Rng::from_seed(entropy);
+        let incarnation = Incarnation(draw_uuid(&mut rng));
+        Node {
+            mutants,
+            rng,
+            incarnation,
+            now,
+            phase: lifecycle::Phase::Idle,
+            checks: lifecycle::Checks::default(),
+            clock: ClusterClock::default(),
+            calls: Calls::new(config.call_deadline),
+            effects: VecDeque::new(),
+            counters: Counters::default(),
+            catalog: catalog::Catalog::default(),
+            slots: BTreeMap::new(),
+            ready: VecDeque::new(),
+            timers: BTreeSet::new(),
+            idle: BTreeSet::new(),
+            touches: 0,
+            to_load: BTreeSet::new(),
+            due: load::DueScan::default(),
+            active: 0,
+            starting: 0,
+            committing: false,
+            resume: None,
+            pause: commit::FIRST_PAUSE,
+            claims: claim::Claims::default(),
+            sessions: Sessions::new(config.session_timeout),
+            attempts: Attempts::default(),
+            polls: Polls::default(),
+            requests: BTreeMap::new(),
+            request_deadlines: BTreeSet::new(),
+            waits: BTreeMap::new(),
+            writes_waiting: 0,
+            config,
+        }
     }
 
     /// Takes one input. [`Input::Wake`] when a timeout came and nothing else did.
     pub fn handle(&mut self, now: Now, input: Input) {
-        let _ = (now, input);
+        assert!(now.mono >= self.now.mono, "monotonic time does not go back: {:?} after {:?}", now, self.now);
+        self.now = now;
+        if self.has_exited() {
+            return;
+        }
+        match input {
+            Input::Start => self.campaign(),
+            Input::Wake => {}
+            Input::Request { id, request } => self.on_request(id, request),
+            Input::RequestGone(id) => self.on_gone(id),
+            Input::AnswerLost(id) => self.on_answer_lost(id),
+            Input::Store { call, reply } => self.on_store(call, reply),
+            Input::Stop => self.stop(),
+        }
+        self.on_time();
+        self.go_on();
     }
 
     /// The next effect, until `None`.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        None
+        self.effects.pop_front()
     }
 
     /// When to call [`Node::handle`] with [`Input::Wake`] if nothing comes before.
     pub fn poll_timeout(&self) -> Option<Deadline> {
-        None
+        if self.has_exited() {
+            return None;
+        }
+        let in_cluster_time = |time: Option<ClusterMs>| time.map(|t| self.clock.when(t));
+        [
+            (self.calls.next_resend(), Timer::Resend),
+            (self.calls.next_deadline(), Timer::CallDeadline),
+            (self.next_check(), Timer::Check),
+            (in_cluster_time(self.timers.first().map(|(at, _)| *at)), Timer::Execution),
+            (in_cluster_time(self.due_at()), Timer::Due),
+            (self.sessions.next_silence(), Timer::Session),
+            (self.attempts.next_given_up(), Timer::Orphan),
+            (self.polls.next_deadline(), Timer::Poll),
+            (self.request_deadlines.first().map(|(at, _)| *at), Timer::Request),
+            (self.resume, Timer::Resume),
+            (self.stop_deadline(), Timer::Stop),
+        ]
+        .into_iter()
+        .filter_map(|(at, why)| Some(Deadline { at: at?, why }))
+        .min()
     }
+
+    /// Everything whose time has come.
+    fn on_time(&mut self) {
+        for effect in self.calls.wake(self.now.mono) {
+            self.effects.push_back(effect);
+        }
+        if self.resume.is_some_and(|at| at <= self.now.mono) {
+            self.resume = None;
+        }
+        self.check_when_due();
+        if self.is_serving() {
+            self.wake_executions();
+            self.expire_sessions();
+            self.give_up_orphans();
+        }
+        self.expire_polls();
+        self.expire_requests();
+    }
+
+    /// What can go on now: loads, the next batch, claims, and the stop once all is done.
+    fn go_on(&mut self) {
+        if self.is_serving() && self.resume.is_none() {
+            self.scan_due();
+            self.send_loads();
+            self.commit();
+            self.claim();
+        }
+        self.evict();
+        self.stop_when_done();
+    }
+
+    fn on_store(&mut self, id: CallId, reply: Reply<Verdict>) {
+        if matches!(reply, Reply::Unknown) {
+            self.counters.calls_unknown += 1;
+        }
+        let call = match self.calls.reply(self.now.mono, id, reply, &self.mutants) {
+            Progress::Stray => return,
+            Progress::Again { name, failure: Some(failure) } => {
+                return self.log(LogEvent::StoreFailed { call: name.into(), message: failure.message });
+            }
+            Progress::Again { name, failure: None } => {
+                return self.log(LogEvent::StoreUnknown { call: name.into() });
+            }
+            Progress::Settled(call) => call,
+        };
+        if let Err(failure) = &call.outcome {
+            let name = call.transaction.name().into();
+            self.log(LogEvent::StoreFailed { call: name, message: failure.message.clone() });
+        }
+        let outcome = call.outcome;
+        match call.purpose {
+            Purpose::Campaign => self.on_campaign(call.sent, outcome),
+            Purpose::Check => self.on_check(call.sent, outcome),
+            Purpose::Release => self.on_release(outcome),
+            Purpose::Recover => self.on_recover(outcome),
+            Purpose::RecoverHot => self.on_recover_hot(outcome),
+            Purpose::Append(flights) => self.on_append(flights, outcome),
+            Purpose::Claim(flight) => self.on_claim(flight, outcome),
+            Purpose::Deploy(deploying) => self.on_deploy(deploying, outcome),
+            Purpose::Load(executions) => self.on_load(executions, outcome),
+            Purpose::Due => self.on_due(outcome),
+            Purpose::Read(request) => self.on_read(request, outcome),
+            Purpose::SaveWorker => {}
+        }
+    }
+
+    fn send(&mut self, connection: Connection, transaction: Transaction, purpose: Purpose) {
+        let effect = self.calls.send(self.now.mono, connection, transaction, purpose);
+        self.effects.push_back(effect);
+    }
+
+    fn log(&mut self, event: LogEvent) {
+        self.effects.push_back(Effect::Log(event));
+    }
+
+    /// Answers a request, once; nothing happens where it is gone or answered.
+    fn respond(&mut self, id: RequestId, response: impl Into<Response>) {
+        if let Some(open) = self.requests.remove(&id) {
+            self.request_deadlines.remove(&(open.deadline, id));
+            if open.is_write {
+                self.writes_waiting -= 1;
+            }
+            self.effects.push_back(Effect::Respond { request: id, response: response.into() });
+        }
+    }
+
+    /// Answers a request that was never opened.
+    fn answer(&mut self, id: RequestId, response: impl Into<Response>) {
+        self.effects.push_back(Effect::Respond { request: id, response: response.into() });
+    }
+
+    fn cluster_now(&self) -> ClusterMs {
+        self.clock.now(self.now.mono)
+    }
+
+    fn draw(&mut self) -> Uuid {
+        draw_uuid(&mut self.rng)
+    }
+}
+
+/// A random (version 4) UUID from the node's own stream.
+fn draw_uuid(rng: &mut ChaCha8Rng) -> Uuid {
+    let mut bytes = [0; 16];
+    rng.fill_bytes(&mut bytes);
+    uuid::Builder::from_random_bytes(bytes).into_uuid()
+}
+
+/// What a certain failure of the database is to the one who asked.
+fn storage_error(message: &str) -> ApiError {
+    ApiError::new(ErrorCode::StorageError, format!("the database failed, and nothing was written: {message}"))
 }

@@ -1,0 +1,344 @@
+//! The batch: one committer, no timer. While one append is under way, what other executions decide gathers for the
+//! next (design, section 6).
+
+use super::draft::{Draft, Handover};
+use super::slot::{Body, Slot, Work};
+use super::{Connection, LogEvent, Node, Purpose, storage_error};
+use crate::api::response::{Accepted, ResultOutcome};
+use crate::execution::Event;
+use crate::execution::State;
+use crate::execution::state::Settled;
+use crate::id::ExecutionId;
+use crate::mutant::{Mutant, Mutants};
+use crate::store::append::{Append, GroupOutcome, Rejection, Status, TaskChange, Wake};
+use crate::store::outcome::Failure;
+use crate::store::transaction::{Transaction, Verdict};
+use crate::worker::attempt::Holder;
+use crate::worker::session::Held;
+use std::time::Duration;
+
+/// The pause after a failed append; it doubles at each further failure, up to [`LONGEST_PAUSE`].
+pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A group that is under way.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    execution: ExecutionId,
+    draft: Draft,
+}
+
+impl<M: Mutants> Node<M> {
+    /// Sends what is ready, if no append is under way.
+    pub(super) fn commit(&mut self) {
+        let Some(fence) = self.fence().filter(|_| !self.committing) else { return };
+        let limits = self.config.limits;
+        let (mut groups, mut flights, mut bytes) = (Vec::new(), Vec::new(), 0);
+        while groups.len() < limits.max_append_groups && bytes < limits.max_append_bytes {
+            let Some(execution) = self.ready.pop_front() else { break };
+            let Some(mut slot) = self.slots.remove(&execution) else { continue };
+            if slot.in_flight || matches!(slot.body, Body::Loading) {
+                self.slots.insert(execution, slot);
+                continue;
+            }
+            let (mut draft, group) = self.draft(&execution, &mut slot);
+            let Some(group) = group else {
+                self.slots.insert(execution.clone(), slot);
+                self.nothing_to_write(&execution, draft);
+                continue;
+            };
+            slot.in_flight = true;
+            if self.mutants.planted(Mutant::MemoryBeforeCommit) {
+                slot.body = Body::Resident(Box::new(draft.resident.clone().expect("a group has a state")));
+            }
+            self.slots.insert(execution.clone(), slot);
+            if self.mutants.planted(Mutant::ResponseBeforeCommit) {
+                self.tell(&mut draft);
+            }
+            for task in &group.tasks {
+                if let TaskChange::Insert(row) = task {
+                    self.claims.queued(row.task_name.clone(), row.contract_version.clone());
+                }
+            }
+            bytes += group.members.iter().flat_map(|m| &m.events).map(|e| e.bytes.len()).sum::<usize>();
+            groups.push(group);
+            flights.push(Flight { execution, draft });
+        }
+        if groups.is_empty() {
+            return;
+        }
+        self.committing = true;
+        let append = Append { fence, groups };
+        self.send(Connection::Store, Transaction::Append(append), Purpose::Append(flights));
+    }
+
+    /// What was asked can be answered from what is committed already.
+    fn nothing_to_write(&mut self, execution: &ExecutionId, mut draft: Draft) {
+        self.tell(&mut draft);
+        self.settle_down(execution, draft.leaves);
+    }
+
+    /// Sends the answers and outcomes of a draft, and takes back reservations that nothing came of.
+    fn tell(&mut self, draft: &mut Draft) {
+        for (request, response) in draft.answers.drain(..) {
+            self.respond(request, response);
+        }
+        for (request, index, outcome) in draft.outcomes.drain(..) {
+            self.result_outcome(request, index, outcome);
+        }
+        for poll in draft.released.drain(..) {
+            self.polls.release(poll);
+            self.answer_poll_when_due(poll);
+        }
+    }
+
+    pub(super) fn on_append(&mut self, flights: Vec<Flight>, outcome: Result<Verdict, Failure>) {
+        self.committing = false;
+        for flight in &flights {
+            if flight.draft.created {
+                self.starting -= 1;
+            }
+            self.slots.get_mut(&flight.execution).expect("an execution in flight stays in memory").in_flight = false;
+        }
+        let outcomes = match outcome {
+            Ok(Verdict::Append(outcomes)) => outcomes,
+            Ok(other) => unreachable!("an append gives outcomes, not {other:?}"),
+            Err(failure) => {
+                self.pause_after_failure();
+                for flight in flights {
+                    self.not_written(flight, &failure.message);
+                }
+                return;
+            }
+        };
+        assert_eq!(flights.len(), outcomes.len(), "an append has one outcome for each group");
+        self.pause = FIRST_PAUSE;
+        self.counters.appends += 1;
+        for (flight, outcome) in flights.into_iter().zip(outcomes) {
+            match outcome {
+                GroupOutcome::Written => self.written(flight),
+                GroupOutcome::Busy => self.try_again(flight, false),
+                GroupOutcome::Rejected(Rejection::Fenced { current, .. }) => {
+                    self.counters.appends_fenced += 1;
+                    return self.lose_fence(current);
+                }
+                GroupOutcome::Rejected(Rejection::Refused { message }) => {
+                    self.log(LogEvent::StoreFailed { call: "append".into(), message: message.clone() });
+                    self.not_written(flight, &message);
+                }
+                GroupOutcome::Rejected(_) => self.try_again(flight, true),
+            }
+        }
+    }
+
+    /// Appends, claims and loads wait after a failure, longer each time.
+    pub(super) fn pause_after_failure(&mut self) {
+        self.resume = Some(self.now.mono + self.pause);
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+    }
+
+    /// A group is durable: memory follows, and what it promises leaves.
+    fn written(&mut self, flight: Flight) {
+        let Flight { execution, mut draft } = flight;
+        self.counters.append_groups += 1;
+        self.count_and_log(&execution, &draft);
+        let resident = draft.resident.take().expect("a written group has a state");
+        let ended = resident.state.has_ended();
+        if let (true, Wake::At(at)) = (draft.leaves, resident.wake) {
+            self.due.expect(Some(at));
+        }
+        let slot = self.slots.get_mut(&execution).expect("an execution in flight stays in memory");
+        slot.body = Body::Resident(Box::new(resident));
+        self.close_attempts(&execution);
+        for handover in std::mem::take(&mut draft.dispatches) {
+            self.hand(handover);
+        }
+        self.tell(&mut draft);
+        if ended {
+            self.end_reached(&execution);
+        }
+        self.settle_down(&execution, draft.leaves);
+    }
+
+    /// A delivery is recorded: it goes into its poll's answer.
+    fn hand(&mut self, handover: Handover) {
+        let Handover { token, session, poll, direct } = handover;
+        let Some(assignment) = self.assignment(&token) else {
+            // The same append took it back (its execution is ending): nothing is handed out.
+            self.polls.release(poll);
+            return self.answer_poll_when_due(poll);
+        };
+        self.counters.tasks_dispatched += 1;
+        self.counters.tasks_dispatched_directly += u64::from(direct);
+        let Some(holder) = self.sessions.get_mut(session) else {
+            // Its worker is gone: nobody will report it.
+            self.attempts.hold(token, Holder::Nobody { until: self.now.mono });
+            return;
+        };
+        holder.held.insert(token.clone(), Held::default());
+        self.attempts.hold(token, Holder::Session(session));
+        let Err(assignment) = self.polls.assign(poll, assignment) else {
+            return self.answer_poll_when_due(poll);
+        };
+        // The poll is gone: another one of the session takes it, or the session's next.
+        if let Some((other, _)) = self.polls.with_room(session) {
+            self.polls.reserve_for(other, 1);
+            self.polls.assign(other, *assignment).expect("it waits");
+            self.answer_poll_when_due(other);
+        }
+    }
+
+    /// Deliveries that nothing waits for any more are closed; workers are told to stop, unless it was their own result
+    /// that closed them (protocols, 25).
+    fn close_attempts(&mut self, execution: &ExecutionId) {
+        for token in self.attempts.of(execution) {
+            let Some(resident) = self.slots.get(execution).and_then(Slot::resident) else { return };
+            if resident.state.is_open(token.id) {
+                continue;
+            }
+            let reported =
+                resident.state.deliveries.get(&token.id).is_some_and(|d| d.settled == Some(Settled::Accepted));
+            let Some(Holder::Session(session)) = self.attempts.close(&token) else { continue };
+            let Some(holder) = self.sessions.get_mut(session) else { continue };
+            holder.held.remove(&token);
+            if reported {
+                continue;
+            }
+            holder.cancels.insert(token);
+            // A waiting poll tells it at once.
+            if let Some((poll, _)) = self.polls.with_room(session) {
+                self.polls.get_mut(poll).expect("it waits").eager = true;
+                self.answer_poll_when_due(poll);
+            }
+        }
+    }
+
+    /// Nothing of a group was written, and the same again may be: its works go back in line. After a rejection the
+    /// execution is read again first, since memory and database differ.
+    fn try_again(&mut self, flight: Flight, reload: bool) {
+        let Flight { execution, mut draft } = flight;
+        self.give_back(&mut draft);
+        let slot = self.slots.get_mut(&execution).expect("an execution in flight stays in memory");
+        for work in draft.works.into_iter().rev() {
+            slot.queue.push_front(work);
+        }
+        if reload {
+            slot.body = Body::Loading;
+            self.to_load.insert(execution);
+        } else {
+            self.ready.push_back(execution);
+        }
+    }
+
+    /// Nothing of a group was written, and those who asked are told so; what nobody asked for is tried again.
+    fn not_written(&mut self, flight: Flight, message: &str) {
+        let Flight { execution, mut draft } = flight;
+        self.give_back(&mut draft);
+        let mut again = Vec::new();
+        for work in draft.works.drain(..) {
+            match work {
+                Work::Start { request, .. } | Work::Cancel { request, .. } => {
+                    self.respond(request, storage_error(message));
+                }
+                Work::Result { request, index, token, .. } => {
+                    let error = Some(storage_error(message));
+                    self.result_outcome(request, index, ResultOutcome { token, outcome: Accepted::Refused, error });
+                }
+                work => again.push(work),
+            }
+        }
+        let slot = self.slots.get_mut(&execution).expect("an execution in flight stays in memory");
+        for work in again.into_iter().rev() {
+            slot.queue.push_front(work);
+        }
+        if slot.queue.is_empty() {
+            // What was decided is decided again.
+            slot.queue.push_back(Work::Wake);
+        }
+        self.ready.push_back(execution);
+    }
+
+    /// Reservations of deliveries that were not recorded go back; those of claimed tasks stay, since their works do.
+    fn give_back(&mut self, draft: &mut Draft) {
+        for handover in draft.dispatches.drain(..).filter(|h| h.direct) {
+            self.polls.release(handover.poll);
+            self.answer_poll_when_due(handover.poll);
+        }
+        draft.released.clear();
+    }
+
+    /// After its group (or where it needed none): an execution leaves memory, goes on, or waits.
+    fn settle_down(&mut self, execution: &ExecutionId, leaves: bool) {
+        let Some(slot) = self.slots.get_mut(execution) else { return };
+        if !slot.queue.is_empty() {
+            self.ready.push_back(execution.clone());
+        } else {
+            let gone = match &slot.body {
+                Body::Absent => true,
+                Body::Resident(resident) => leaves || resident.state.has_ended(),
+                Body::Loading | Body::Broken(_) => false,
+            };
+            if gone {
+                return self.leave_memory(execution);
+            }
+        }
+        self.set_timer(execution);
+    }
+
+    fn count_and_log(&mut self, execution: &ExecutionId, draft: &Draft) {
+        let counters = &mut self.counters;
+        counters.events_committed += draft.events.len() as u64;
+        let mut lines = Vec::new();
+        for recorded in &draft.events {
+            match &recorded.event {
+                Event::WorkflowCreated { workflow, version, .. } => {
+                    counters.executions_started += 1;
+                    self.active += 1;
+                    lines.push(LogEvent::ExecutionStarted {
+                        execution_id: execution.clone(),
+                        workflow: workflow.clone(),
+                        version: version.clone(),
+                    });
+                }
+                Event::StepSucceeded { token: Some(_), .. } => counters.tasks_succeeded += 1,
+                Event::StepAttemptFailed { .. } => counters.task_attempts_failed += 1,
+                Event::StepAttemptUncertain { step, attempt, reason, .. } => {
+                    counters.task_attempts_uncertain += 1;
+                    lines.push(LogEvent::AttemptUncertain {
+                        execution_id: execution.clone(),
+                        step: step.clone(),
+                        attempt: *attempt,
+                        reason: reason.clone(),
+                    });
+                }
+                Event::RetryScheduled { .. } => counters.retries_scheduled += 1,
+                Event::StepSkipped { .. } => counters.steps_skipped += 1,
+                Event::StaleResultIgnored { .. } => counters.stale_results += 1,
+                Event::TimerFired { .. } => counters.timers_fired += 1,
+                Event::WorkflowCompleted { .. } => counters.executions_completed += 1,
+                Event::WorkflowFailed { .. } => counters.executions_failed += 1,
+                Event::WorkflowCancelled => counters.executions_cancelled += 1,
+                _ => {}
+            }
+        }
+        if let Some(state) = ended_now(draft) {
+            self.active -= 1;
+            let code = match state.end() {
+                Some(crate::execution::End::Failed { error }) => Some(error.code.clone()),
+                _ => None,
+            };
+            lines.push(LogEvent::ExecutionEnded { execution_id: execution.clone(), status: state.status(), code });
+        }
+        for line in lines {
+            self.log(line);
+        }
+    }
+}
+
+/// The state, where the draft's events end the execution.
+fn ended_now(draft: &Draft) -> Option<&State> {
+    let ended = draft.events.last().is_some_and(|e| e.event.is_terminal());
+    let state = draft.resident.as_ref().map(|r| &r.state)?;
+    debug_assert!(!ended || state.status() != Status::Running);
+    ended.then_some(state)
+}

@@ -1,0 +1,470 @@
+//! What one execution wants written next: a group of an append, and what is to follow once it is written.
+//!
+//! A draft is made from committed state and changes none of it: memory changes only after `Done` (design, section 3).
+
+use super::slot::{Body, Resident, Slot, Work, task_id};
+use super::{Node, RequestId, view};
+use crate::api::error::{ApiError, ErrorCode};
+use crate::api::request::{Contract, Start, TaskOutcome};
+use crate::api::response::{Accepted, Reply, Response, ResultOutcome, Started};
+use crate::definition::{Definition, StepKind};
+use crate::execution::event::{Event, Recorded};
+use crate::execution::{Command, Refusal, State, UnitStatus, admit, decide, next_wake};
+use crate::id::{Epoch, ExecutionId, GroupId, Run, Seq, SessionId, TaskId, Token, UnitKey};
+use crate::mutant::{Mutant, Mutants};
+use crate::store::append::{Expect, Group, Member, OwnerChange, StoredEvent, TaskChange, TaskRow, TaskState, Wake};
+use crate::store::statement::ClaimedTask;
+use crate::time::ClusterMs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An execution that has nothing to do for longer than this leaves memory at once; for less it stays.
+const PARK_AFTER: Duration = Duration::from_secs(2);
+/// At most so many works of one execution go into one group, so that one busy execution does not delay the others.
+const MAX_WORKS: usize = 256;
+
+/// What one execution wants written, and what follows.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    /// The state after the events; none where there is no such execution.
+    pub resident: Option<Resident>,
+    pub events: Vec<Recorded>,
+    pub tasks: Vec<TaskChange>,
+    /// Claimed rows that go back to the queue.
+    requeue: BTreeSet<TaskId>,
+    /// Whether it starts the execution.
+    pub created: bool,
+    /// Answers to send once it is written.
+    pub answers: Vec<(RequestId, Response)>,
+    /// Outcomes of results to tell once it is written.
+    pub outcomes: Vec<(RequestId, usize, ResultOutcome)>,
+    /// Deliveries to hand over once it is written.
+    pub dispatches: Vec<Handover>,
+    /// Reservations that nothing came of.
+    pub released: Vec<RequestId>,
+    /// What it was made of, to be done again if it is not written.
+    pub works: Vec<Work>,
+    /// Whether the execution leaves memory once it is written.
+    pub leaves: bool,
+}
+
+/// A delivery that a group records.
+#[derive(Clone, Debug)]
+pub(crate) struct Handover {
+    pub token: Token,
+    pub session: SessionId,
+    /// The poll that it is reserved for.
+    pub poll: RequestId,
+    /// Handed over in the append that scheduled it.
+    pub direct: bool,
+}
+
+impl Draft {
+    fn new(resident: Option<Resident>) -> Draft {
+        Draft {
+            resident,
+            events: Vec::new(),
+            tasks: Vec::new(),
+            requeue: BTreeSet::new(),
+            created: false,
+            answers: Vec::new(),
+            outcomes: Vec::new(),
+            dispatches: Vec::new(),
+            released: Vec::new(),
+            works: Vec::new(),
+            leaves: false,
+        }
+    }
+
+    /// Records an event: numbers it, dates it, and takes it into the state.
+    fn record(&mut self, event: Event, now: ClusterMs) {
+        let resident = self.resident.as_mut().expect("events belong to an execution");
+        let at_ms = now.max(resident.state.last_at);
+        let recorded = Recorded { seq: resident.state.last.next(), at_ms, event };
+        resident.state.apply(&recorded);
+        self.events.push(recorded);
+    }
+
+    /// Decides until there is nothing more.
+    fn decide(&mut self, now: ClusterMs) {
+        loop {
+            let resident = self.resident.as_ref().expect("decisions are about an execution");
+            let decided = decide(&resident.definition, &resident.state, now);
+            if decided.is_empty() {
+                return;
+            }
+            for event in decided {
+                self.record(event, now);
+            }
+        }
+    }
+}
+
+impl<M: Mutants> Node<M> {
+    /// Takes what waits for an execution and makes a draft of it, and the group that it needs; no group where nothing
+    /// is to be written.
+    pub(super) fn draft(&mut self, execution: &ExecutionId, slot: &mut Slot) -> (Draft, Option<Group>) {
+        let now = self.cluster_now();
+        let before = slot.resident().cloned();
+        let mut draft = Draft::new(before.clone());
+        if draft.resident.is_some() {
+            self.bound_history(&mut draft, now);
+            draft.decide(now);
+        }
+        let mut parks = false;
+        while draft.works.len() < MAX_WORKS
+            && let Some(work) = slot.queue.pop_front()
+        {
+            parks = matches!(work, Work::Park);
+            self.take_in(execution, &mut draft, &slot.body, work.clone(), now);
+            draft.works.push(work);
+            if draft.resident.is_some() {
+                draft.decide(now);
+            }
+        }
+        let group = self.finish_draft(execution, before.as_ref(), &mut draft, parks && slot.queue.is_empty(), now);
+        (draft, group)
+    }
+
+    /// An execution whose history has grown to its bound fails, whatever else waits for it.
+    fn bound_history(&mut self, draft: &mut Draft, now: ClusterMs) {
+        let max = self.config.limits.max_history_events;
+        let resident = draft.resident.as_ref().expect("there is a history");
+        if resident.state.last.0 >= max
+            && let Ok(event) = admit(&resident.definition, &resident.state, &Command::HistoryFull { max }, now)
+        {
+            draft.record(event, now);
+        }
+    }
+
+    fn take_in(&mut self, execution: &ExecutionId, draft: &mut Draft, body: &Body, work: Work, now: ClusterMs) {
+        if let Body::Broken(reason) = body {
+            return refuse_broken(draft, work, reason);
+        }
+        match work {
+            Work::Start { request, start, definition } => {
+                self.take_start(execution, draft, request, &start, definition, now);
+            }
+            Work::Cancel { request, reason } => {
+                let response = match self.take_command(draft, Command::Cancel { reason }, now) {
+                    None => unknown(execution).into(),
+                    Some(Ok(()) | Err(Refusal::Ending)) => {
+                        draft.decide(now);
+                        let resident = draft.resident.as_ref().expect("it was cancelled");
+                        Response::ok(Reply::Cancelled(view::of_state(&resident.state)))
+                    }
+                    Some(Err(_)) => {
+                        let message = format!("execution {execution} has ended");
+                        ApiError::new(ErrorCode::ExecutionFinished, message).into()
+                    }
+                };
+                draft.answers.push((request, response));
+            }
+            Work::Result { request, index, token, outcome } => {
+                let outcome = self.take_result(draft, token, outcome, now);
+                draft.outcomes.push((request, index, outcome));
+            }
+            Work::Dispatch { claimed, session, poll } => self.take_claimed(draft, claimed, session, poll, now),
+            Work::Uncertain { token, reason } => {
+                // Refused where a result came first: then nothing is uncertain.
+                let _ = self.take_command(draft, Command::Uncertain { token: token.id, reason }, now);
+            }
+            Work::Wake | Work::Park => {}
+        }
+    }
+
+    /// Admits a command; `None` where there is no such execution.
+    fn take_command(&self, draft: &mut Draft, command: Command, now: ClusterMs) -> Option<Result<(), Refusal>> {
+        let resident = draft.resident.as_ref()?;
+        let event = match admit(&resident.definition, &resident.state, &command, now) {
+            Ok(event) => event,
+            Err(refusal) => return Some(Err(refusal)),
+        };
+        draft.record(event, now);
+        Some(Ok(()))
+    }
+
+    fn take_start(
+        &mut self,
+        execution: &ExecutionId,
+        draft: &mut Draft,
+        request: RequestId,
+        start: &Start,
+        definition: Arc<Definition>,
+        now: ClusterMs,
+    ) {
+        let started = |state: &State, created| {
+            Reply::Started(Started {
+                execution_id: execution.clone(),
+                status: state.status(),
+                created,
+                workflow: state.workflow.clone(),
+                version: state.version.clone(),
+            })
+        };
+        if let Some(resident) = &draft.resident {
+            let state = &resident.state;
+            let other_version = start.version.as_ref().is_some_and(|v| *v != state.version);
+            let response = if state.workflow != start.workflow || other_version || state.input != start.input {
+                let message = format!("execution {execution} exists with another workflow, version or input");
+                ApiError::new(ErrorCode::ExecutionIdConflict, message).into()
+            } else {
+                Response::ok(started(state, false))
+            };
+            return draft.answers.push((request, response));
+        }
+        let max = self.config.limits.max_active_executions;
+        if self.active + self.starting >= max {
+            let message = format!("{max} executions are running already (max_active_executions)");
+            let error = ApiError::new(ErrorCode::ResourceExhausted, message)
+                .with("limit", "max_active_executions")
+                .with("max", max);
+            return draft.answers.push((request, error.into()));
+        }
+        let run = Run(1);
+        let created = Event::WorkflowCreated {
+            workflow: definition.name.clone(),
+            version: definition.version.clone(),
+            definition_hash: definition.hash.clone(),
+            input: start.input.clone(),
+            labels: start.labels.clone(),
+            cluster_id: self.cluster_id().expect("serving"),
+            run,
+        };
+        let first = Recorded { seq: Seq(1), at_ms: now, event: created };
+        let state = State::begin(execution, &first).expect("a first event");
+        draft.answers.push((request, Response::created(started(&state, true))));
+        draft.resident =
+            Some(Resident { definition, state, epoch: Epoch(1), wake: Wake::Hot, tasks: Default::default() });
+        draft.events.push(first);
+        draft.created = true;
+        self.starting += 1;
+    }
+
+    fn take_result(&self, draft: &mut Draft, token: Token, outcome: TaskOutcome, now: ClusterMs) -> ResultOutcome {
+        let command = match outcome {
+            TaskOutcome::Succeeded(output) => Command::Succeed { token: token.id, output },
+            TaskOutcome::Failed(error) => Command::Fail { token: token.id, error },
+        };
+        let told = |outcome| ResultOutcome { token: token.clone(), outcome, error: None };
+        match self.take_command(draft, command.clone(), now) {
+            Some(Ok(())) => match draft.events.last().map(|e| &e.event) {
+                Some(Event::StaleResultIgnored { .. }) => told(Accepted::Stale),
+                _ => told(Accepted::Accepted),
+            },
+            Some(Err(Refusal::Duplicate)) => {
+                if let Command::Succeed { output, .. } = command
+                    && self.mutants.planted(Mutant::DuplicateSuccess)
+                {
+                    self.record_again(draft, &token, output, now);
+                }
+                told(Accepted::Duplicate)
+            }
+            Some(Err(Refusal::Stale | Refusal::Finished)) => told(Accepted::Stale),
+            Some(Err(_)) | None => {
+                let message = format!("no delivery has the token {token}");
+                let error = Some(ApiError::new(ErrorCode::UnknownToken, message));
+                ResultOutcome { token, outcome: Accepted::Refused, error }
+            }
+        }
+    }
+
+    /// The planted mistake: a repeated success is recorded once more.
+    fn record_again(&self, draft: &mut Draft, token: &Token, output: crate::execution::Json, now: ClusterMs) {
+        let Some(resident) = draft.resident.as_ref().filter(|r| !r.state.has_ended()) else { return };
+        let Some(delivery) = resident.state.deliveries.get(&token.id).cloned() else { return };
+        let (step, attempt) = (delivery.unit, delivery.attempt);
+        draft.record(Event::StepSucceeded { step, attempt, output, token: Some(token.clone()) }, now);
+    }
+
+    /// A task that a claim took from the queue goes to its session, or back where the session is gone.
+    fn take_claimed(
+        &mut self,
+        draft: &mut Draft,
+        claimed: ClaimedTask,
+        session: SessionId,
+        poll: RequestId,
+        now: ClusterMs,
+    ) {
+        let Some(resident) = draft.resident.as_mut() else { return draft.released.push(poll) };
+        // A row that is known to be gone was dealt with since the claim.
+        let Some(row) = resident.tasks.get_mut(&claimed.task) else { return draft.released.push(poll) };
+        *row = TaskState::Claimed { token: claimed.token };
+        let worker = self.sessions.get(session).map(|s| s.worker_id.clone());
+        let scheduled = resident.state.scheduled().find(|(key, ..)| **key == claimed.unit).map(|(_, _, seq)| seq);
+        let wanted = scheduled.filter(|seq| task_id(&resident.state, *seq) == claimed.task);
+        if worker.is_none() && wanted.is_some() {
+            draft.requeue.insert(claimed.task.clone());
+        }
+        let (Some(worker), Some(scheduled)) = (worker, wanted) else { return draft.released.push(poll) };
+        let command =
+            Command::Dispatch { unit: claimed.unit.clone(), scheduled, token: claimed.token, worker, session };
+        match self.take_command(draft, command, now) {
+            Some(Ok(())) => {
+                let execution = claimed.execution.clone();
+                let token = Token { execution, id: claimed.token };
+                draft.dispatches.push(Handover { token, session, poll, direct: false });
+            }
+            Some(Err(_)) | None => draft.released.push(poll),
+        }
+    }
+
+    /// Hands scheduled attempts to waiting polls, queues the rest, and says what becomes of the owner row.
+    fn finish_draft(
+        &mut self,
+        execution: &ExecutionId,
+        before: Option<&Resident>,
+        draft: &mut Draft,
+        parks: bool,
+        now: ClusterMs,
+    ) -> Option<Group> {
+        draft.resident.as_ref()?;
+        self.hand_over(execution, draft, now);
+        let resident = draft.resident.as_mut().expect("looked up above");
+        draft.tasks = change_tasks(resident, &draft.requeue);
+        let owner = match (before, resident.state.has_ended()) {
+            (Some(before), true) if before.state.has_ended() => OwnerChange::Keep,
+            (_, true) => OwnerChange::End,
+            (_, false) => {
+                let (wake, leaves) = wake_of(resident, parks, now);
+                draft.leaves = leaves;
+                let wake = if leaves && self.mutants.planted(Mutant::WakeForgotten) { Wake::Never } else { wake };
+                let was = resident.wake;
+                resident.wake = wake;
+                if was == wake { OwnerChange::Keep } else { OwnerChange::Wake(wake) }
+            }
+        };
+        let nothing = draft.events.is_empty() && draft.tasks.is_empty() && owner == OwnerChange::Keep;
+        if nothing {
+            return None;
+        }
+        let state = &resident.state;
+        let summary = match before {
+            Some(before) if before.state.status() == state.status() => None,
+            _ => Some(state.summary()),
+        };
+        let expect = match before {
+            None => Expect::New { run: state.identity.run, root: execution.clone() },
+            Some(before) => {
+                Expect::After { run: before.state.identity.run, last: before.state.last, epoch: before.epoch }
+            }
+        };
+        let store = |e: &Recorded| StoredEvent { seq: e.seq, at_ms: e.at_ms, bytes: e.encode() };
+        let events = draft.events.iter().map(store).collect();
+        let member = Member { execution: execution.clone(), expect, events, summary, owner };
+        Some(Group { id: GroupId(self.draw()), members: vec![member], tasks: draft.tasks.clone() })
+    }
+
+    /// The next task goes to a poll that waits for it, inside the append that schedules it (design, section 6), unless
+    /// older tasks of its contract may be queued (protocols, 23).
+    fn hand_over(&mut self, execution: &ExecutionId, draft: &mut Draft, now: ClusterMs) {
+        let resident = draft.resident.as_ref().expect("there is an execution");
+        let waiting: Vec<(UnitKey, Seq)> = resident
+            .state
+            .scheduled()
+            .filter(|(_, _, seq)| !resident.tasks.contains_key(&task_id(&resident.state, *seq)))
+            .map(|(key, _, seq)| (key.clone(), seq))
+            .collect();
+        for (unit, scheduled) in waiting {
+            let resident = draft.resident.as_ref().expect("there is an execution");
+            let Some(contract) = contract_of(&resident.definition, &unit) else { continue };
+            if self.claims.may_be_queued(&contract) {
+                continue;
+            }
+            let Some((poll, session)) = self.polls.reserve(&contract) else { continue };
+            let worker = self.sessions.get(session).map(|s| s.worker_id.clone()).expect("its poll waits");
+            let token = Token { execution: execution.clone(), id: self.draw() };
+            let command = Command::Dispatch { unit, scheduled, token: token.id, worker, session };
+            match self.take_command(draft, command, now) {
+                Some(Ok(())) => draft.dispatches.push(Handover { token, session, poll, direct: true }),
+                Some(Err(_)) | None => self.polls.release(poll),
+            }
+        }
+    }
+}
+
+/// The contract of the task that a unit runs.
+pub(crate) fn contract_of(definition: &Definition, unit: &UnitKey) -> Option<Contract> {
+    match &definition.step(unit.as_str())?.kind {
+        StepKind::Task(task) => {
+            Some(Contract { task_name: task.task.clone(), contract_version: task.contract_version.clone() })
+        }
+        StepKind::Compute(_) | StepKind::Sleep(_) => None,
+    }
+}
+
+/// Rows of `orbit_tasks` follow the state: there is a row for each scheduled attempt, and no other. Each change of a row
+/// names the state that it was decided from (protocols, 21).
+fn change_tasks(resident: &mut Resident, requeue: &BTreeSet<TaskId>) -> Vec<TaskChange> {
+    let state = &resident.state;
+    let mut changes = Vec::new();
+    let mut rows = BTreeMap::new();
+    for (key, unit, seq) in state.scheduled() {
+        let task = task_id(state, seq);
+        let row = match resident.tasks.get(&task) {
+            Some(found) if requeue.contains(&task) => {
+                changes.push(TaskChange::Requeue { task: task.clone(), expect: *found });
+                TaskState::Queued
+            }
+            Some(found) => *found,
+            None => {
+                let Some(contract) = contract_of(&resident.definition, key) else { continue };
+                let UnitStatus::Scheduled { at, .. } = unit.status else { unreachable!("listed as scheduled") };
+                changes.push(TaskChange::Insert(TaskRow {
+                    task: task.clone(),
+                    execution: state.identity.execution_id.clone(),
+                    unit: key.clone(),
+                    attempt: unit.attempt,
+                    task_name: contract.task_name,
+                    contract_version: contract.contract_version,
+                    enqueued_ms: at,
+                }));
+                TaskState::Queued
+            }
+        };
+        rows.insert(task, row);
+    }
+    for (task, expect) in &resident.tasks {
+        if !rows.contains_key(task) {
+            changes.push(TaskChange::Delete { task: task.clone(), expect: *expect });
+        }
+    }
+    resident.tasks = rows;
+    changes
+}
+
+/// What the owner row says of the next wake, and whether the execution leaves memory.
+fn wake_of(resident: &Resident, parks: bool, now: ClusterMs) -> (Wake, bool) {
+    let state = &resident.state;
+    let queued = state.scheduled().next().is_some();
+    if state.open_tokens().next().is_some() || (queued && !parks) {
+        return (Wake::Hot, false);
+    }
+    match next_wake(&resident.definition, state) {
+        Some(at) if at > now + PARK_AFTER || parks => (Wake::At(at), true),
+        Some(_) => (Wake::Hot, false),
+        None => (Wake::Never, true),
+    }
+}
+
+fn unknown(execution: &ExecutionId) -> ApiError {
+    ApiError::new(ErrorCode::UnknownExecution, format!("there is no execution {execution}"))
+}
+
+/// An execution whose history cannot be loaded takes nothing in.
+fn refuse_broken(draft: &mut Draft, work: Work, reason: &str) {
+    let error = || {
+        let message = format!("the execution is quarantined: {reason}");
+        ApiError::new(ErrorCode::Internal, message)
+    };
+    match work {
+        Work::Start { request, .. } | Work::Cancel { request, .. } => draft.answers.push((request, error().into())),
+        Work::Result { request, index, token, .. } => {
+            let outcome = ResultOutcome { token, outcome: Accepted::Refused, error: Some(error()) };
+            draft.outcomes.push((request, index, outcome));
+        }
+        Work::Dispatch { poll, .. } => draft.released.push(poll),
+        Work::Uncertain { .. } | Work::Wake | Work::Park => {}
+    }
+}

@@ -1,0 +1,100 @@
+//! Executions in memory: what is known of each, and what waits for it.
+
+use crate::api::request::{Start, TaskOutcome};
+use crate::definition::Definition;
+use crate::execution::State;
+use crate::id::{Epoch, SessionId, TaskId, Token};
+use crate::node::RequestId;
+use crate::store::append::{TaskState, Wake};
+use crate::store::statement::ClaimedTask;
+use crate::time::ClusterMs;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// An execution in memory.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub body: Body,
+    /// What waits for it, in order of arrival.
+    pub queue: VecDeque<Work>,
+    /// Whether a group of it is under way: it has at most one (design, section 6).
+    pub in_flight: bool,
+    /// Its entry in the node's timers.
+    pub timer: Option<ClusterMs>,
+    /// Its entry among the idle ones.
+    pub idle: Option<u64>,
+}
+
+/// What is known of an execution.
+#[derive(Debug)]
+pub(crate) enum Body {
+    /// Its history is being read.
+    Loading,
+    /// There is none of that id, as far as is known.
+    Absent,
+    Resident(Box<Resident>),
+    /// Its history cannot be loaded, and why.
+    Broken(String),
+}
+
+/// An execution whose history is folded: exactly what is committed, never more (design, section 3).
+#[derive(Clone, Debug)]
+pub(crate) struct Resident {
+    pub definition: Arc<Definition>,
+    pub state: State,
+    pub epoch: Epoch,
+    /// What its owner row says of its next wake.
+    pub wake: Wake,
+    /// Its rows in `orbit_tasks`, as far as is known: only this server changes them, and a claim that is under way may
+    /// have moved one from queued to claimed.
+    pub tasks: BTreeMap<TaskId, TaskState>,
+}
+
+/// Something to be done with an execution.
+#[derive(Clone, Debug)]
+pub(crate) enum Work {
+    /// Start it.
+    Start { request: RequestId, start: Box<Start>, definition: Arc<Definition> },
+    /// Cancel it.
+    Cancel { request: RequestId, reason: Option<String> },
+    /// A worker's result: the `index`th of its request.
+    Result { request: RequestId, index: usize, token: Token, outcome: TaskOutcome },
+    /// Hand a claimed task to a session's poll.
+    Dispatch { claimed: ClaimedTask, session: SessionId, poll: RequestId },
+    /// What became of a delivery is not known.
+    Uncertain { token: Token, reason: String },
+    /// Its time may have come.
+    Wake,
+    /// Leave memory, and have its row say when it wants to come back.
+    Park,
+}
+
+impl Work {
+    /// The request that waits for it.
+    pub fn request(&self) -> Option<RequestId> {
+        match self {
+            Work::Start { request, .. } | Work::Cancel { request, .. } | Work::Result { request, .. } => Some(*request),
+            Work::Dispatch { .. } | Work::Uncertain { .. } | Work::Wake | Work::Park => None,
+        }
+    }
+}
+
+impl Slot {
+    /// A slot with this body and nothing to do.
+    pub fn new(body: Body) -> Slot {
+        Slot { body, queue: VecDeque::new(), in_flight: false, timer: None, idle: None }
+    }
+
+    /// The committed state, where it is in memory.
+    pub fn resident(&self) -> Option<&Resident> {
+        match &self.body {
+            Body::Resident(resident) => Some(resident),
+            _ => None,
+        }
+    }
+}
+
+/// The id of the row of `orbit_tasks` for the attempt whose `StepScheduled` has this number.
+pub(crate) fn task_id(state: &State, scheduled: crate::id::Seq) -> TaskId {
+    TaskId::new(format!("{}/{}/{}", state.identity.execution_id, state.identity.run, scheduled))
+}

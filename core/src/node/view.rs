@@ -1,0 +1,55 @@
+//! What the API shows of an execution: from memory, or from its row.
+
+use crate::api::response::{ExecutionItem, ExecutionView};
+use crate::execution::event::{DecodeError, Event, Json, Recorded, TaskError};
+use crate::execution::{End, State};
+use crate::id::ExecutionId;
+use crate::store::append::Summary;
+use crate::store::statement::SummaryRow;
+
+/// A row of a list.
+pub(crate) fn item(execution: ExecutionId, summary: Summary) -> ExecutionItem {
+    ExecutionItem {
+        execution_id: execution,
+        workflow: summary.workflow,
+        version: summary.version,
+        status: summary.status,
+        created_at_ms: summary.created_at_ms,
+        updated_at_ms: summary.updated_at_ms,
+        labels: summary.labels,
+    }
+}
+
+/// An execution that is in memory.
+pub(crate) fn of_state(state: &State) -> ExecutionView {
+    let (output, error) = match state.end() {
+        Some(End::Completed { output }) => (Some(output.clone()), None),
+        Some(End::Failed { error }) => (None, Some(error.clone())),
+        Some(End::Cancelled) | None => (None, None),
+    };
+    ExecutionView {
+        item: item(state.identity.execution_id.clone(), state.summary()),
+        run: state.identity.run,
+        input: state.input.clone(),
+        output,
+        error,
+        last_seq: state.last,
+    }
+}
+
+/// An execution that is not.
+pub(crate) fn of_row(row: SummaryRow) -> Result<ExecutionView, DecodeError> {
+    let (first, last) = row.ends.ok_or(DecodeError::Empty)?;
+    let (first, last) = (Recorded::decode(&first)?, Recorded::decode(&last)?);
+    let input = match first.event {
+        Event::WorkflowCreated { input, .. } => input,
+        _ => return Err(DecodeError::Json("the first event is not WorkflowCreated".into())),
+    };
+    let (output, error): (Option<Json>, Option<TaskError>) = match last.event {
+        Event::WorkflowCompleted { output } => (Some(output), None),
+        Event::WorkflowFailed { error } => (None, Some(error)),
+        _ => (None, None),
+    };
+    let item = item(row.execution, row.summary);
+    Ok(ExecutionView { item, run: row.run, input, output, error, last_seq: last.seq })
+}
