@@ -53,6 +53,7 @@ pub struct SettledCall<P> {
 
 /// What a reply did.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // settled is the usual case
 pub enum Progress<P> {
     /// It settled its call.
     Settled(SettledCall<P>),
@@ -99,7 +100,8 @@ impl<P> Calls<P> {
             Reply::Done(verdict) => return Progress::Settled(call.settled(Ok(verdict))),
             Reply::Failed(failure) => {
                 let may_mend = matches!(failure.kind, FailureKind::Retry | FailureKind::Reconnect);
-                if !call.in_doubt && !(may_mend && call.repeated < RETRIES) {
+                let repeats = may_mend && call.repeated < RETRIES;
+                if !call.in_doubt && !repeats {
                     return Progress::Settled(call.settled(Err(failure)));
                 }
                 Some(failure)

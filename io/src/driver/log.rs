@@ -14,8 +14,8 @@ pub fn write(event: &LogEvent) {
         LogEvent::FenceTaken { node_id, term } => {
             tracing::info!(target: CLUSTER, %node_id, %term, "server: this server is the writer");
         }
-        LogEvent::Recovered { executions, in_flight, recovery_ms } => {
-            tracing::info!(target: ENGINE, executions, in_flight, recovery_ms, "recovered active executions from history");
+        LogEvent::Recovered { executions, resident, in_flight, recovery_ms } => {
+            tracing::info!(target: ENGINE, executions, resident, in_flight, recovery_ms, "recovered active executions from history");
         }
         LogEvent::ExecutionStarted { execution_id, workflow, version } => {
             tracing::info!(target: ENGINE, %execution_id, %workflow, %version, "execution started");
@@ -45,6 +45,9 @@ pub fn write(event: &LogEvent) {
         }
         LogEvent::Deployed { workflow, version } => {
             tracing::info!(target: ENGINE, %workflow, %version, "workflow deployed");
+        }
+        LogEvent::DefinitionUnreadable { workflow, version, reason } => {
+            tracing::error!(target: ENGINE, %workflow, %version, %reason, "definition unreadable");
         }
         LogEvent::Quarantined { execution_id, reason } => {
             tracing::error!(target: ENGINE, %execution_id, %reason, "execution quarantined");
