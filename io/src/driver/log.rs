@@ -127,7 +127,7 @@ mod tests {
         let ended = |status| LogEvent::ExecutionEnded { execution_id: "e".into(), status, code: None };
         vec![
             LogEvent::FenceTaken { node_id: "n".into(), term: Term(1) },
-            LogEvent::Recovered { executions: 1, in_flight: 1, recovery_ms: 5 },
+            LogEvent::Recovered { executions: 1, resident: 1, in_flight: 1, recovery_ms: 5 },
             LogEvent::ExecutionStarted { execution_id: "e".into(), workflow: "W".into(), version: "1.0.0".into() },
             ended(Status::Completed),
             ended(Status::Failed),
