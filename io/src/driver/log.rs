@@ -15,7 +15,7 @@ pub fn write(event: &LogEvent) {
             tracing::info!(target: CLUSTER, %node_id, %term, "server: this server is the writer");
         }
         LogEvent::Recovered { executions, resident, in_flight, recovery_ms } => {
-            tracing::info!(target: ENGINE, executions, resident, in_flight, recovery_ms, "recovered active executions from history");
+            tracing::info!(target: ENGINE, executions, in_flight, resident, recovery_ms, "recovered active executions from history");
         }
         LogEvent::ExecutionStarted { execution_id, workflow, version } => {
             tracing::info!(target: ENGINE, %execution_id, %workflow, %version, "execution started");
