@@ -1,8 +1,8 @@
 //! What follows from a state: pure, total, and asked until it has nothing more.
 //!
 //! The events of one answer are independent: each is computed from the state that was given, and each may be applied
-//! in any order with the others. An event after which the others would not be decided any more (a step failed for
-//! good) is therefore an answer of its own. That is what lets [`crate::execution::replay`] check a history event by
+//! in any order with the others, and after each of them the rest is still decided. An event after which the others
+//! would not be (a step failed for good) is therefore an answer of its own. That is what lets [`crate::execution::replay`] check a history event by
 //! event.
 
 use crate::definition::{Definition, ExpressionError, Scope, Step, StepKind, TaskStep, Template, parse_duration};
@@ -69,6 +69,7 @@ fn run(definition: &Definition, state: &State, now: ClusterMs) -> Vec<Event> {
         return wind_down(state, Event::WorkflowFailed { error });
     }
     let mut events = Vec::new();
+    let mut failure = None;
     let mut all_ended = true;
     for step in &definition.steps {
         let event = match state.units.get(step.id.as_str()) {
@@ -79,12 +80,17 @@ fn run(definition: &Definition, state: &State, now: ClusterMs) -> Vec<Event> {
         };
         all_ended = false;
         match event {
-            Some(failed @ Event::StepFailed { .. }) => return vec![failed],
+            Some(failed @ Event::StepFailed { .. }) => failure = failure.or(Some(failed)),
             Some(event) => events.push(event),
             None => {}
         }
     }
-    if all_ended { vec![finish(definition, state)] } else { events }
+    // A failure changes what is decided about all the others: it comes alone, and last.
+    match failure {
+        _ if all_ended => vec![finish(definition, state)],
+        Some(failed) if events.is_empty() => vec![failed],
+        _ => events,
+    }
 }
 
 /// A step may begin once the steps before it ended well or were skipped.
