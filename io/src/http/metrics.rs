@@ -1,0 +1,158 @@
+//! The figures as Prometheus reads them (text format 0.0.4).
+
+use orbit_core::api::response::Metrics;
+use std::fmt::Write;
+
+/// The content type of the text.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What the process knows of itself, beside the node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    /// Resident memory, in bytes, where the system tells it.
+    pub resident_bytes: Option<u64>,
+    /// Open connections of the HTTP front.
+    pub connections: u64,
+    /// Requests that the front has answered.
+    pub requests: u64,
+}
+
+impl Process {
+    /// Reads the resident memory of this process.
+    pub fn resident() -> Option<u64> {
+        let status = std::fs::read_to_string("/proc/self/status").ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+    }
+}
+
+/// What the counters count. A counter that is missing here is described by its name.
+const HELP: &[(&str, &str)] = &[
+    ("executions_started", "Executions started."),
+    ("executions_completed", "Executions that ended as completed."),
+    ("executions_failed", "Executions that ended as failed."),
+    ("executions_cancelled", "Executions that ended as cancelled."),
+    ("tasks_dispatched", "Task attempts handed to workers."),
+    ("tasks_dispatched_directly", "Task attempts handed over inside the append that scheduled them."),
+    ("tasks_succeeded", "Task attempts that succeeded."),
+    ("task_attempts_failed", "Task attempts that failed."),
+    ("task_attempts_uncertain", "Task attempts whose outcome became uncertain."),
+    ("retries_scheduled", "Retries scheduled."),
+    ("steps_skipped", "Steps skipped because their condition was false."),
+    ("stale_results", "Results that nothing waited for any more."),
+    ("timers_fired", "Timers fired."),
+    ("events_committed", "Events committed to histories."),
+    ("appends", "Appends committed."),
+    ("append_groups", "Groups written by appends."),
+    ("appends_fenced", "Groups rejected because another server had taken over."),
+    ("calls_unknown", "Store calls whose outcome was unknown at first."),
+    ("executions_loaded", "Executions loaded from the store."),
+    ("executions_parked", "Executions that left memory while they wait."),
+    ("clock_steps", "Steps of the database's clock."),
+];
+
+/// Writes the figures out.
+pub fn render(metrics: &Metrics, process: &Process) -> String {
+    let mut text = String::with_capacity(4096);
+    let counters = serde_json::to_value(metrics.counters).expect("counters are numbers with string keys");
+    for (name, value) in counters.as_object().into_iter().flatten() {
+        let help = match HELP.iter().find(|(known, _)| known == name) {
+            Some((_, help)) => (*help).to_owned(),
+            None => name.replace('_', " "),
+        };
+        figure(&mut text, &format!("orbit_{name}_total"), "counter", &help, value.as_u64().unwrap_or_default());
+    }
+    let gauges = [
+        ("orbit_active_executions", "Executions that have not ended.", metrics.active_executions),
+        ("orbit_resident_executions", "Executions in memory.", metrics.resident_executions),
+        ("orbit_worker_sessions", "Worker sessions that are alive.", metrics.worker_sessions),
+        ("orbit_open_attempts", "Task attempts at workers.", metrics.open_attempts),
+        ("orbit_waiting_polls", "Long polls that wait for a task.", metrics.waiting_polls),
+        ("orbit_ready", "Whether this server serves writes.", metrics.ready.into()),
+        ("orbit_term", "The number of leaderships of the database so far.", metrics.term.0),
+        ("orbit_http_connections", "Open HTTP connections.", process.connections),
+    ];
+    for (name, help, value) in gauges {
+        figure(&mut text, name, "gauge", help, value);
+    }
+    figure(&mut text, "orbit_http_requests_total", "counter", "HTTP requests answered.", process.requests);
+    if let Some(bytes) = process.resident_bytes {
+        figure(&mut text, "process_resident_memory_bytes", "gauge", "Resident memory in bytes.", bytes);
+    }
+    text
+}
+
+fn figure(text: &mut String, name: &str, kind: &str, help: &str, value: u64) {
+    writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}")
+        .expect("writing to a string cannot fail");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use orbit_core::id::Term;
+    use orbit_core::node::counters::Counters;
+
+    fn sample() -> Metrics {
+        Metrics {
+            counters: Counters { executions_started: 7, clock_steps: 3, ..Counters::default() },
+            active_executions: 11,
+            resident_executions: 5,
+            worker_sessions: 2,
+            open_attempts: 4,
+            waiting_polls: 1,
+            ready: true,
+            term: Term(9),
+        }
+    }
+
+    #[test]
+    fn every_counter_is_shown_with_help_and_type() {
+        let text = render(&sample(), &Process::default());
+        let counters = serde_json::to_value(Counters::default()).unwrap();
+        let names: Vec<&String> = counters.as_object().unwrap().keys().collect();
+        assert!(!names.is_empty());
+        for name in names {
+            assert!(text.contains(&format!("\n# TYPE orbit_{name}_total counter\norbit_{name}_total ")), "{name}");
+            assert!(HELP.iter().any(|(known, _)| known == name), "say in HELP what {name} counts");
+        }
+        assert!(text.contains("\norbit_executions_started_total 7\n"));
+        assert!(text.contains("\norbit_clock_steps_total 3\n"));
+    }
+
+    #[test]
+    fn gauges_show_the_moment() {
+        let process = Process { resident_bytes: Some(4096), connections: 6, requests: 8 };
+        let text = render(&sample(), &process);
+        for line in [
+            "orbit_active_executions 11",
+            "orbit_resident_executions 5",
+            "orbit_worker_sessions 2",
+            "orbit_open_attempts 4",
+            "orbit_waiting_polls 1",
+            "orbit_ready 1",
+            "orbit_term 9",
+            "orbit_http_connections 6",
+            "orbit_http_requests_total 8",
+            "process_resident_memory_bytes 4096",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}");
+        }
+        assert!(!render(&sample(), &Process::default()).contains("process_resident"));
+    }
+
+    #[test]
+    fn the_text_has_one_sample_for_each_name() {
+        let text = render(&sample(), &Process::default());
+        let names: Vec<&str> =
+            text.lines().filter(|l| !l.starts_with('#')).map(|l| l.split(' ').next().unwrap()).collect();
+        let unique: std::collections::BTreeSet<_> = names.iter().collect();
+        assert_eq!(unique.len(), names.len());
+        assert!(text.ends_with('\n'));
+    }
+
+    #[test]
+    fn the_process_knows_its_memory() {
+        assert!(Process::resident().unwrap() > 1 << 20);
+    }
+}

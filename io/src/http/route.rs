@@ -1,0 +1,363 @@
+//! From bytes to a [`Request`]: pure functions, one module for each family of routes.
+//!
+//! Three steps, so that the front can refuse before it reads a body: [`Resource::find`] knows the path,
+//! [`Resource::verb`] the method, [`Resource::request`] the query and the body. [`route`] takes all three.
+//!
+//! Everything is checked for form here, once, and strictly: unknown fields and parameters, fields of another type,
+//! keys that stand twice, numbers out of their bounds and texts too long are refused with the place and what would be
+//! right. Whether what a request names exists is the node's to say.
+
+mod executions;
+mod tasks;
+mod workers;
+mod workflows;
+
+use super::fields::{Fields, Place, execution_id_problem, name_problem};
+use super::nearest::nearest;
+use super::{json, url};
+use hyper::Method;
+use orbit_core::api::response::ResultOutcome;
+use orbit_core::api::{ApiError, ErrorCode, Request};
+use orbit_core::id::{ExecutionId, Version, WorkflowName};
+use serde_json::Value;
+
+/// What a client can name: a path of the API.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Resource {
+    Workflows,
+    /// One workflow: the newest version, or the one named.
+    Workflow {
+        name: WorkflowName,
+        version: Option<Version>,
+    },
+    Executions,
+    Execution(ExecutionId),
+    History(ExecutionId),
+    Wait(ExecutionId),
+    Cancel(ExecutionId),
+    Workers,
+    Register,
+    Poll,
+    Heartbeat,
+    Unregister,
+    Complete,
+    Fail,
+    Health,
+    Ready,
+    Metrics,
+    Livez,
+    Readyz,
+    Leaderz,
+}
+
+/// What a client can do with a [`Resource`]. HEAD is a GET whose body is not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    Get,
+    Post,
+}
+
+/// What a body is said to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Media {
+    /// Not said.
+    Missing,
+    Json,
+    Yaml,
+}
+
+/// Bounds that the router checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouteLimits {
+    /// Bytes of one payload as JSON text.
+    pub max_payload_bytes: usize,
+}
+
+/// A request, and those results of a batch that were refused here: the outcome of each, and its place in the batch.
+///
+/// A result that is too large is no reason to lose the others, which a client would otherwise send again for ever.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Routed {
+    pub request: Request,
+    pub refused: Vec<(usize, ResultOutcome)>,
+}
+
+impl From<Request> for Routed {
+    fn from(request: Request) -> Routed {
+        Routed { request, refused: Vec::new() }
+    }
+}
+
+/// Routes a whole request. `path` and `query` are as sent: percent-encoded.
+pub fn route(
+    method: &Method,
+    path: &str,
+    query: Option<&str>,
+    content_type: Option<&str>,
+    body: &[u8],
+    limits: &RouteLimits,
+) -> Result<Routed, ApiError> {
+    let resource = Resource::find(path)?;
+    let verb = resource.verb(method)?;
+    let media = resource.media(verb, content_type)?;
+    resource.request(verb, query, media, body, limits)
+}
+
+/// The routes below `/v1`, for the error about those that are not.
+const COLLECTIONS: [&str; 6] = ["workflows", "executions", "workers", "tasks", "health", "metrics"];
+
+impl Resource {
+    /// The resource of a path, or NOT_FOUND, or INVALID_REQUEST where a name in it cannot be one.
+    pub fn find(path: &str) -> Result<Resource, ApiError> {
+        let mut room = [""; url::MAX_SEGMENTS];
+        let resource = match url::segments(path, &mut room) {
+            Some(["v1", "executions"]) => Resource::Executions,
+            Some(["v1", "executions", id]) => Resource::Execution(execution_id(id)?),
+            Some(["v1", "executions", id, "history"]) => Resource::History(execution_id(id)?),
+            Some(["v1", "executions", id, "wait"]) => Resource::Wait(execution_id(id)?),
+            Some(["v1", "executions", id, "cancel"]) => Resource::Cancel(execution_id(id)?),
+            Some(["v1", "workers"]) => Resource::Workers,
+            Some(["v1", "workers", "poll"]) => Resource::Poll,
+            Some(["v1", "workers", "heartbeat"]) => Resource::Heartbeat,
+            Some(["v1", "workers", "register"]) => Resource::Register,
+            Some(["v1", "workers", "unregister"]) => Resource::Unregister,
+            Some(["v1", "tasks", "complete"]) => Resource::Complete,
+            Some(["v1", "tasks", "fail"]) => Resource::Fail,
+            Some(["v1", "workflows"]) => Resource::Workflows,
+            Some(["v1", "workflows", name]) => {
+                Resource::Workflow { name: WorkflowName::new(named("name", name)?), version: None }
+            }
+            Some(["v1", "workflows", name, "versions", version]) => Resource::Workflow {
+                name: WorkflowName::new(named("name", name)?),
+                version: Some(Version::new(named("version", version)?)),
+            },
+            Some(["v1", "health"]) => Resource::Health,
+            Some(["v1", "ready"]) => Resource::Ready,
+            Some(["v1", "metrics"]) => Resource::Metrics,
+            Some(["livez"]) => Resource::Livez,
+            Some(["readyz"]) => Resource::Readyz,
+            Some(["leaderz"]) => Resource::Leaderz,
+            _ => return Err(no_route(path)),
+        };
+        Ok(resource)
+    }
+
+    /// Whether it is served without credentials (interfaces, "HTTP").
+    pub fn is_open(&self) -> bool {
+        use Resource::{Health, Leaderz, Livez, Ready, Readyz};
+        matches!(self, Health | Ready | Livez | Readyz | Leaderz)
+    }
+
+    /// The methods that it takes, as the `allow` header lists them.
+    pub fn allow(&self) -> &'static str {
+        match (self.takes(Verb::Get), self.takes(Verb::Post)) {
+            (true, true) => "GET, HEAD, POST",
+            (true, false) => "GET, HEAD",
+            _ => "POST",
+        }
+    }
+
+    fn takes(&self, verb: Verb) -> bool {
+        use Resource::{Cancel, Complete, Executions, Fail, Heartbeat, Poll, Register, Unregister, Workflows};
+        match self {
+            Workflows | Executions => true,
+            Cancel(_) | Register | Poll | Heartbeat | Unregister | Complete | Fail => verb == Verb::Post,
+            _ => verb == Verb::Get,
+        }
+    }
+
+    /// What a method does to it, or METHOD_NOT_ALLOWED.
+    pub fn verb(&self, method: &Method) -> Result<Verb, ApiError> {
+        let verb = match *method {
+            Method::GET | Method::HEAD => Some(Verb::Get),
+            Method::POST => Some(Verb::Post),
+            _ => None,
+        };
+        verb.filter(|verb| self.takes(*verb)).ok_or_else(|| {
+            let allow: Vec<&str> = self.allow().split(", ").collect();
+            let message = format!("this route takes {}, not {method}", allow.join(" and "));
+            ApiError::new(ErrorCode::MethodNotAllowed, message).with("allow", allow)
+        })
+    }
+
+    /// What the body is, by its content type, or UNSUPPORTED_MEDIA_TYPE.
+    pub fn media(&self, verb: Verb, content_type: Option<&str>) -> Result<Media, ApiError> {
+        let (Verb::Post, Some(given)) = (verb, content_type) else { return Ok(Media::Missing) };
+        let (essence, parameters) = given.split_once(';').unwrap_or((given, ""));
+        let essence = essence.trim();
+        let is = |name: &str| essence.eq_ignore_ascii_case(name);
+        let media = if is("application/json") {
+            Media::Json
+        } else if *self == Resource::Workflows
+            && (is("application/yaml") || is("text/yaml") || is("application/x-yaml") || is("text/x-yaml"))
+        {
+            Media::Yaml
+        } else {
+            return Err(self.unsupported(format_args!("the content type {given:?} is not read here")));
+        };
+        for parameter in parameters.split(';') {
+            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            let value = value.trim().trim_matches('"');
+            if name.trim().eq_ignore_ascii_case("charset") && !value.eq_ignore_ascii_case("utf-8") {
+                return Err(self.unsupported(format_args!("the charset {value:?} is not read here; send UTF-8")));
+            }
+        }
+        Ok(media)
+    }
+
+    fn unsupported(&self, problem: std::fmt::Arguments<'_>) -> ApiError {
+        let read: &[&str] = match self {
+            Resource::Workflows => &["application/json", "application/yaml"],
+            _ => &["application/json"],
+        };
+        let message = format!("{problem}; send `content-type: {}`", read.join("` or `content-type: "));
+        ApiError::new(ErrorCode::UnsupportedMediaType, message).with("supported", read)
+    }
+
+    /// The request that query and body make of it.
+    pub fn request(
+        &self,
+        verb: Verb,
+        query: Option<&str>,
+        media: Media,
+        body: &[u8],
+        limits: &RouteLimits,
+    ) -> Result<Routed, ApiError> {
+        // A probe's query means nothing, and balancers add some to keep caches away.
+        match self {
+            Resource::Health => return Ok(Request::Health.into()),
+            Resource::Ready => return Ok(Request::Ready.into()),
+            Resource::Metrics => return Ok(Request::Metrics.into()),
+            Resource::Livez => return Ok(Request::Livez.into()),
+            Resource::Readyz => return Ok(Request::Readyz.into()),
+            Resource::Leaderz => return Ok(Request::Leaderz.into()),
+            _ => {}
+        }
+        if verb == Verb::Get {
+            return match self {
+                Resource::Executions => executions::list(query),
+                Resource::History(id) => executions::history(id.clone(), query),
+                Resource::Wait(id) => executions::wait(id.clone(), query),
+                _ => {
+                    url::Query::parse(query, &[], &[])?;
+                    Ok(match self {
+                        Resource::Workflows => Request::ListWorkflows,
+                        Resource::Workflow { name, version } => {
+                            Request::GetWorkflow { name: name.clone(), version: version.clone() }
+                        }
+                        Resource::Execution(id) => Request::GetExecution(id.clone()),
+                        _ => Request::ListWorkers,
+                    })
+                }
+            }
+            .map(Routed::from);
+        }
+        url::Query::parse(query, &[], &[])?;
+        // Without a content type, a page of another site could make a browser send a body here unasked.
+        if media == Media::Missing && !body.is_empty() {
+            return Err(self.unsupported(format_args!("the content type of the body is missing")));
+        }
+        let payloads = Payloads { max_bytes: limits.max_payload_bytes, body_bytes: body.len() };
+        match self {
+            Resource::Workflows => workflows::deploy(media, body).map(Routed::from),
+            Resource::Cancel(id) => executions::cancel(id.clone(), body).map(Routed::from),
+            _ => {
+                let value = json::parse(body)?;
+                match self {
+                    Resource::Executions => executions::start(value, &payloads).map(Routed::from),
+                    Resource::Register => workers::register(value).map(Routed::from),
+                    Resource::Poll => workers::poll(value, &payloads),
+                    Resource::Heartbeat => workers::heartbeat(value).map(Routed::from),
+                    Resource::Unregister => workers::unregister(value).map(Routed::from),
+                    Resource::Complete => tasks::complete(value, &payloads),
+                    _ => tasks::fail(value, &payloads),
+                }
+            }
+        }
+    }
+}
+
+fn no_route(path: &str) -> ApiError {
+    let shown: String = path.chars().take(200).collect();
+    let mut message = format!("there is no route {shown}");
+    let trimmed = path.trim_end_matches('/');
+    if trimmed.len() < path.len() && !trimmed.is_empty() && Resource::find(trimmed).is_ok() {
+        message.push_str("; leave out the `/` at its end");
+    } else if let Some(rest) = path.strip_prefix("/v1/") {
+        let first = rest.split('/').next().unwrap_or_default();
+        if let Some(near) = nearest(first, COLLECTIONS).filter(|near| *near != first) {
+            message.push_str(&format!("; did you mean /v1/{near}?"));
+        }
+    }
+    ApiError::new(ErrorCode::NotFound, message)
+}
+
+/// A name in a path: of a workflow, or of a version.
+fn named(part: &str, text: &str) -> Result<String, ApiError> {
+    let name = url::segment(part, text)?;
+    match name_problem(&name, MAX_NAME) {
+        // An empty name is a path that no route has.
+        Some(_) if name.is_empty() => {
+            Err(ApiError::new(ErrorCode::NotFound, format!("the {part} in the path is empty")))
+        }
+        Some(problem) => Err(url::invalid("path", part, problem)),
+        None => Ok(name.into_owned()),
+    }
+}
+
+/// The id of an execution in a path.
+fn execution_id(text: &str) -> Result<ExecutionId, ApiError> {
+    let id = url::segment("execution_id", text)?;
+    match execution_id_problem(&id) {
+        Some(_) if id.is_empty() => Err(ApiError::new(ErrorCode::NotFound, "the execution id in the path is empty")),
+        Some(problem) => Err(url::invalid("path", "execution_id", problem)),
+        None => Ok(ExecutionId::new(id.as_ref())),
+    }
+}
+
+/// The longest name of a workflow, version, worker, task or contract version, in bytes.
+const MAX_NAME: usize = 255;
+
+/// The check of payloads: inputs, outputs, details of errors.
+struct Payloads {
+    max_bytes: usize,
+    body_bytes: usize,
+}
+
+impl Payloads {
+    /// PAYLOAD_TOO_LARGE or INVALID_REQUEST where the value is too large or nests too deep. `beside` is the length of
+    /// text that counts with it.
+    fn check(&self, value: &Value, beside: usize, place: Place<'_>) -> Result<(), ApiError> {
+        let depth = json::depth(value);
+        if depth > json::MAX_PAYLOAD_DEPTH {
+            let most = json::MAX_PAYLOAD_DEPTH;
+            return Err(place.invalid(format_args!("nests {depth} levels; a payload nests at most {most}")));
+        }
+        // Written out, a value is less than five times as long as it was sent (`1e15` is the worst), so most bodies
+        // need no counting.
+        if self.body_bytes.saturating_mul(5) <= self.max_bytes {
+            return Ok(());
+        }
+        let bytes = json::length(value).saturating_add(beside);
+        if bytes <= self.max_bytes {
+            return Ok(());
+        }
+        let (path, limit) = (place.to_string(), self.max_bytes);
+        let message = format!("`{path}` has {bytes} bytes as JSON; the limit is {limit} (--max-payload-bytes)");
+        Err(ApiError::new(ErrorCode::PayloadTooLarge, message)
+            .with("path", path)
+            .with("bytes", bytes)
+            .with("limit", limit)
+            .with("setting", "max_payload_bytes"))
+    }
+
+    /// A field that is a payload; null where it is absent.
+    fn take(&self, fields: &mut Fields<'_>, parent: Place<'_>, name: &str) -> Result<Value, ApiError> {
+        let value = fields.any(name);
+        self.check(&value, 0, Place::Field(&parent, name))?;
+        Ok(value)
+    }
+}
+
+#[cfg(test)]
+mod tests;
