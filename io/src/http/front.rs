@@ -95,6 +95,9 @@ pub struct Front {
     extra: Option<Arc<dyn Extra>>,
 }
 
+/// Bytes of a request's head; hyper answers longer ones with 431.
+const MAX_HEAD: usize = 64 << 10;
+
 /// How long the accept loop rests when the system has no file descriptor left.
 const REST: Duration = Duration::from_millis(50);
 
@@ -189,7 +192,8 @@ async fn connection(service: Arc<Service>, socket: TcpStream, mut stopped: watch
     let http = http1::Builder::new()
         // The deadlines are `Activity`'s: hyper's own would not tell a silent connection from an idle one.
         .header_read_timeout(None)
-        .max_buf_size(64 << 10)
+        .max_header_size(MAX_HEAD)
+        .max_buf_size(MAX_HEAD)
         .serve_connection(
             io,
             hyper::service::service_fn(move |request| service.clone().call(serving.clone(), request)),

@@ -15,6 +15,7 @@ use hyper::{Request, Response, StatusCode};
 use orbit_core::api::{self, ApiError, ErrorCode};
 use orbit_core::node::RequestId;
 use std::convert::Infallible;
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -140,7 +141,7 @@ impl Service {
         {
             let bytes = self.read(&head.headers, body).await?;
             let mut response = extra.serve(Request::from_parts(head.clone(), bytes)).await;
-            response.headers_mut().insert(REQUEST_ID, self.new_id().1);
+            response.headers_mut().insert(REQUEST_ID, self.new_id());
             return Ok(Reply { response, tracked: None });
         }
         if !resource.as_ref().is_ok_and(Resource::is_open) {
@@ -175,13 +176,13 @@ impl Service {
         if !refused.is_empty() {
             respond::insert_refused(&mut response.reply, refused);
         }
-        let (text, header) = self.id_of(&id.to_string());
-        let rendered = respond::render(&response, &text, || Process {
+        let request_id = self.id_of(id);
+        let rendered = respond::render(&response, text_of(&request_id), || Process {
             resident_bytes: Process::resident(),
             connections: self.figures.connections.load(Ordering::Relaxed),
             requests: self.figures.requests.load(Ordering::Relaxed),
         });
-        Ok(Reply { response: written(rendered, header), tracked: hands_out_tasks.then_some(id) })
+        Ok(Reply { response: written(rendered, request_id), tracked: hands_out_tasks.then_some(id) })
     }
 
     /// What a connection past the limit is told, as bytes.
@@ -189,7 +190,7 @@ impl Service {
         let limit = self.config.max_connections;
         let message = format!("{limit} connections are open, and that is the limit (--max-connections)");
         let error = ApiError::new(ErrorCode::ResourceExhausted, message).with("setting", "max_connections");
-        let rendered = respond::render_error(&error, &self.new_id().0);
+        let rendered = respond::render_error(&error, text_of(&self.new_id()));
         let mut bytes = format!(
             "HTTP/1.1 {}\r\ncontent-type: {}\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
             StatusCode::TOO_MANY_REQUESTS,
@@ -202,8 +203,8 @@ impl Service {
     }
 
     fn refusal(&self, refusal: Refusal) -> Reply {
-        let (id, header) = self.new_id();
-        let mut response = written(respond::render_error(&refusal.error, &id), header);
+        let request_id = self.new_id();
+        let mut response = written(respond::render_error(&refusal.error, text_of(&request_id)), request_id);
         let also = match refusal.also {
             Also::Nothing => None,
             Also::Allow(methods) => Some((header::ALLOW, methods)),
@@ -217,14 +218,13 @@ impl Service {
     }
 
     /// An id for a request that does not reach the node, told apart from those that do.
-    fn new_id(&self) -> (String, HeaderValue) {
-        self.id_of(&format!("f{}", self.unsubmitted.fetch_add(1, Ordering::Relaxed)))
+    fn new_id(&self) -> HeaderValue {
+        self.id_of(format_args!("f{}", self.unsubmitted.fetch_add(1, Ordering::Relaxed)))
     }
 
-    fn id_of(&self, number: &str) -> (String, HeaderValue) {
-        let text = format!("{}-{number}", self.boot);
-        let header = HeaderValue::from_str(&text).expect("hexadecimal digits, a hyphen and a number");
-        (text, header)
+    fn id_of(&self, number: impl fmt::Display) -> HeaderValue {
+        HeaderValue::from_maybe_shared(Bytes::from(format!("{}-{number}", self.boot)))
+            .expect("hexadecimal digits, a hyphen and a number")
     }
 
     fn authorize(&self, headers: &HeaderMap) -> Result<(), Refusal> {
@@ -324,6 +324,11 @@ fn written(rendered: Rendered, request_id: HeaderValue) -> Response<Bytes> {
         headers.insert(header::RETRY_AFTER, seconds.into());
     }
     response
+}
+
+/// A request id, as errors carry it.
+fn text_of(request_id: &HeaderValue) -> &str {
+    request_id.to_str().expect("made of visible ASCII")
 }
 
 /// The credentials of an `authorization` header of the kind that we take.
