@@ -13,11 +13,17 @@ pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a s
     let limit = wanted.len().div_ceil(3);
     candidates
         .into_iter()
-        .filter(|c| c.len() <= 2 * MAX_COMPARED)
-        .map(|c| (distance(&wanted, &c.to_lowercase().chars().collect::<Vec<_>>()), c))
-        .filter(|(distance, c)| *distance <= limit && *distance < c.chars().count())
+        .filter_map(|candidate| {
+            let length = candidate.chars().count();
+            // Each edit changes the length by one at most; most candidates end here.
+            if length.abs_diff(wanted.len()) > limit {
+                return None;
+            }
+            let distance = distance(&wanted, &candidate.to_lowercase().chars().collect::<Vec<_>>());
+            (distance <= limit && distance < length).then_some((distance, candidate))
+        })
         .min_by_key(|(distance, _)| *distance)
-        .map(|(_, c)| c)
+        .map(|(_, candidate)| candidate)
 }
 
 /// ` Did you mean `…`?` where a candidate is near, else what `otherwise` says.
