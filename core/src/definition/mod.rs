@@ -19,6 +19,10 @@ use crate::id::{ContractVersion, DefinitionHash, StepId, TaskName, Version, Work
 use serde_json::Value;
 use std::time::Duration;
 
+/// Lists and objects within each other: in a document, and in every value that expressions give. The readers of what
+/// is stored stop at 128, and an event wraps a value in a few more.
+pub const MAX_DEPTH: usize = 120;
+
 /// A checked workflow definition. Made by [`Definition::from_document`] alone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Definition {

@@ -17,6 +17,8 @@ pub(super) struct Place {
     pub explicit: Option<Vec<StepId>>,
     /// The steps that it waits for, with their positions.
     pub after: Vec<(StepId, usize)>,
+    /// It may wait for more: a problem with that was told already.
+    pub unsure: bool,
     /// The positions of the steps that it reads, each with the path of an expression that does.
     pub reads: Vec<(String, usize)>,
 }
@@ -135,15 +137,17 @@ fn check_reads(places: &[Place], order: &[usize], problems: &mut Problems) {
         return;
     }
     let mut before = vec![Steps(vec![0; places.len().div_ceil(64)]); places.len()];
+    let mut unsure: Vec<bool> = places.iter().map(|place| place.unsure).collect();
     for index in order {
         let mut steps = std::mem::replace(&mut before[*index], Steps(Vec::new()));
         for (_, earlier) in &places[*index].after {
             steps.add(*earlier);
             steps.add_all(&before[*earlier]);
+            unsure[*index] |= unsure[*earlier];
         }
         before[*index] = steps;
     }
-    for (index, place) in places.iter().enumerate() {
+    for (index, place) in places.iter().enumerate().filter(|(index, _)| !unsure[*index]) {
         for (path, read) in place.reads.iter().filter(|(_, read)| !before[index].has(*read)) {
             let (name, other) = (place.name(), places[*read].name());
             if *read == index {

@@ -16,7 +16,7 @@ pub use steps::MAX_ATTEMPTS;
 
 use super::expression::push_pointer;
 use super::hash::hash;
-use super::{Definition, Template};
+use super::{Definition, MAX_DEPTH, Template};
 use crate::id::{DefinitionHash, Version, WorkflowName};
 use fields::{Fields, NAME, VERSION};
 use serde::{Deserialize, Serialize};
@@ -25,8 +25,6 @@ use std::fmt;
 
 /// Steps of one definition.
 pub const MAX_STEPS: usize = 10_000;
-/// Lists and objects within each other in a document.
-pub const MAX_DOCUMENT_DEPTH: usize = 128;
 /// Problems that one check tells; past them it counts.
 pub const MAX_PROBLEMS: usize = 100;
 
@@ -109,12 +107,10 @@ impl Definition {
 
 /// Reads what can be read. The definition is complete if no problem was found.
 fn read(document: &Value, problems: &mut Problems) -> Option<Definition> {
-    if deeper_than(document, MAX_DOCUMENT_DEPTH) {
-        problems.add(
-            "",
-            format!("the document has more than {MAX_DOCUMENT_DEPTH} lists and objects within each other"),
-            || "pass what is nested so deep as a text".into(),
-        );
+    if deeper_than(document, MAX_DEPTH) {
+        problems.add("", format!("the document has more than {MAX_DEPTH} lists and objects within each other"), || {
+            "pass what is nested so deep as a text".into()
+        });
         return None;
     }
     let fields = Fields::new(document, "", "a definition", problems)?;

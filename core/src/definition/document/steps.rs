@@ -75,6 +75,8 @@ struct Draft {
     id: Option<StepId>,
     /// As written.
     after: Option<Vec<(String, StepId)>>,
+    /// `after` was written, and could not be read.
+    unsure: bool,
     when: Option<Template>,
     kind: Option<StepKind>,
     /// The templates with their paths.
@@ -83,8 +85,15 @@ struct Draft {
 
 impl Draft {
     fn read(path: String, value: &Value, problems: &mut Problems) -> Draft {
-        let mut draft =
-            Draft { path: path.clone(), id: None, after: None, when: None, kind: None, templates: Vec::new() };
+        let mut draft = Draft {
+            path: path.clone(),
+            id: None,
+            after: None,
+            unsure: false,
+            when: None,
+            kind: None,
+            templates: Vec::new(),
+        };
         let Some(fields) = Fields::new(value, &path, "a step", problems) else { return draft };
         fields.known(FIELDS, LATER_FIELDS, problems);
         draft.id = fields
@@ -95,6 +104,7 @@ impl Draft {
             fields::text(path, value, problems);
         }
         draft.after = fields.get("after").and_then(|(path, value)| read_after(&path, value, problems));
+        draft.unsure = fields.has("after") && draft.after.is_none();
         draft.when = fields
             .get("when")
             .and_then(|(path, value)| draft.keep(&path, fields::condition(path.clone(), value, problems)));
@@ -215,12 +225,14 @@ fn places(drafts: &[Draft], problems: &mut Problems) -> Vec<Place> {
     let mut places = Vec::with_capacity(drafts.len());
     for (index, draft) in drafts.iter().enumerate() {
         let mut after = Vec::new();
+        let mut unsure = draft.unsure;
         match &draft.after {
             None => {
-                // Of a step before this one that has no id, nothing can be said.
-                if let Some(before) = index.checked_sub(1).and_then(|i| drafts[i].id.clone()) {
-                    let position = positions.get(&before).copied().unwrap_or(index - 1);
-                    after.push((before, position));
+                if let Some(before) = index.checked_sub(1) {
+                    match &drafts[before].id {
+                        Some(id) => after.push((id.clone(), positions.get(id).copied().unwrap_or(before))),
+                        None => unsure = true,
+                    }
                 }
             }
             Some(written) => {
@@ -233,6 +245,7 @@ fn places(drafts: &[Draft], problems: &mut Problems) -> Vec<Place> {
                     } else if let Some(position) = positions.get(id) {
                         after.push((id.clone(), *position));
                     } else {
+                        unsure = true;
                         let hint = || did_you_mean(id.as_str(), names(), all);
                         problems.add(path.clone(), format!("there is no step `{id}`"), hint);
                     }
@@ -256,6 +269,7 @@ fn places(drafts: &[Draft], problems: &mut Problems) -> Vec<Place> {
             id: draft.id.clone(),
             explicit: draft.after.as_ref().map(|_| after.iter().map(|(id, _)| id.clone()).collect()),
             after,
+            unsure,
             reads,
         });
     }

@@ -260,6 +260,17 @@ fn what_a_step_reads_must_be_there_when_it_starts() {
 }
 
 #[test]
+fn a_misspelt_after_is_not_told_again_as_an_output_read_too_early() {
+    let read = json!("${ steps.a.output }");
+    let steps = json!([{"id": "a", "task": "t"}, {"id": "b", "task": "t", "after": ["aa"]}, {"id": "c", "task": "t", "input": read}]);
+    assert!(problem(steps).contains("there is no step `aa`"));
+    let steps = json!([{"id": "a", "task": "t"}, {"id": "b", "task": "t", "after": "a", "input": read}]);
+    assert!(problem(steps).contains("write `[a]`"));
+    let steps = json!([{"id": "a", "task": "t"}, {"id": "b-", "task": "t"}, {"id": "c", "task": "t", "input": read}]);
+    assert!(problem(steps).contains("cannot hold '-'"));
+}
+
+#[test]
 fn a_large_definition_is_checked_in_reasonable_time() {
     let step = |i: usize| {
         let input = if i == 0 { json!(null) } else { json!(format!("${{ steps.s{}.output }}", i / 2)) };
@@ -284,9 +295,9 @@ fn a_large_definition_is_checked_in_reasonable_time() {
 fn a_document_that_nests_too_deep_is_refused() {
     let deep = |depth: usize| (0..depth).fold(json!(1), |inner, _| Value::Array(vec![inner]));
     let with = |value: Value| json!({"name": "W", "version": "1", "steps": [{"id": "a", "task": "t", "input": value}]});
-    checked(&with(deep(125)));
-    assert!(problems(with(deep(126)))[0].contains("more than 128"));
-    assert!(problems(with(deep(1_000)))[0].contains("more than 128"));
+    checked(&with(deep(117)));
+    assert!(problems(with(deep(118)))[0].contains("more than 120"));
+    assert!(problems(with(deep(1_000)))[0].contains("more than 120"));
 }
 
 fn any_json() -> impl Strategy<Value = Value> {

@@ -6,6 +6,7 @@
 //!   The engine knows no such null; [`Null`] is one, and stands for null wherever an expression meets it.
 
 use super::vocabulary::{LEFT_OUT_FILTERS, LEFT_OUT_FUNCTIONS, LEFT_OUT_TESTS};
+use crate::definition::MAX_DEPTH;
 use minijinja::value::{DynObject, Object, ObjectRepr, ValueKind};
 use minijinja::{Environment, ErrorKind, Expression, UndefinedBehavior, Value};
 use serde_json::{Map, Number, Value as Json};
@@ -18,8 +19,6 @@ use std::sync::{Arc, LazyLock};
 pub const MAX_WORK: u64 = 1_000_000;
 /// Bytes, as JSON, that all expressions of one template together may give.
 pub const MAX_RENDERED_BYTES: usize = 16 << 20;
-/// Lists and objects within each other in a value that an expression reads or gives.
-pub const MAX_DEPTH: usize = 192;
 
 /// A compiled expression.
 pub(super) type Program = Expression<'static, 'static>;
@@ -75,7 +74,7 @@ fn default(value: &Value, otherwise: Option<Value>) -> Value {
 }
 
 fn to_json_text(value: &Value) -> Result<String, minijinja::Error> {
-    let json = Budget::new().take(value).map_err(|e| minijinja::Error::new(ErrorKind::InvalidOperation, e))?;
+    let json = Budget::new().take(value, 0).map_err(|e| minijinja::Error::new(ErrorKind::InvalidOperation, e))?;
     Ok(json.to_string())
 }
 
@@ -93,7 +92,8 @@ pub(super) enum Failure {
 }
 
 /// Runs an expression on the names that it sees.
-pub(super) fn run(program: &Program, names: &Value, budget: &mut Budget) -> Result<Json, Failure> {
+/// The value will stand `depth` lists and objects deep.
+pub(super) fn run(program: &Program, names: &Value, budget: &mut Budget, depth: usize) -> Result<Json, Failure> {
     let value = program.eval(names.clone()).map_err(|e| match e.kind() {
         ErrorKind::UndefinedError => Failure::Undefined,
         _ => Failure::Other(describe(&e)),
@@ -101,7 +101,7 @@ pub(super) fn run(program: &Program, names: &Value, budget: &mut Budget) -> Resu
     if value.is_undefined() {
         return Err(Failure::Undefined);
     }
-    budget.take(&value).map_err(Failure::Other)
+    budget.take(&value, depth).map_err(Failure::Other)
 }
 
 /// An error of the engine in words for the definition's author.
@@ -160,30 +160,29 @@ impl Budget {
     }
 
     /// Takes the size of a value that is already JSON.
-    pub(super) fn spend_json(&mut self, json: &Json) -> Result<(), String> {
+    pub(super) fn spend_json(&mut self, json: &Json, depth: usize) -> Result<(), String> {
         match json {
             Json::Null | Json::Bool(_) | Json::Number(_) => self.spend(4),
             Json::String(text) => self.spend(text.len() + 2),
-            Json::Array(items) => items.iter().try_fold((), |(), item| {
-                self.spend(1)?;
-                self.spend_json(item)
-            }),
-            Json::Object(fields) => fields.iter().try_fold((), |(), (key, field)| {
-                self.spend(key.len() + 4)?;
-                self.spend_json(field)
-            }),
+            Json::Array(items) => {
+                within(depth)?;
+                items.iter().try_fold((), |(), item| {
+                    self.spend(1)?;
+                    self.spend_json(item, depth + 1)
+                })
+            }
+            Json::Object(fields) => {
+                within(depth)?;
+                fields.iter().try_fold((), |(), (key, field)| {
+                    self.spend(key.len() + 4)?;
+                    self.spend_json(field, depth + 1)
+                })
+            }
         }
     }
 
     /// What the engine gave, as JSON; an error where it is none.
-    pub(super) fn take(&mut self, value: &Value) -> Result<Json, String> {
-        self.convert(value, 0)
-    }
-
-    fn convert(&mut self, value: &Value, depth: usize) -> Result<Json, String> {
-        if depth > MAX_DEPTH {
-            return Err(format!("gives lists and objects more than {MAX_DEPTH} deep"));
-        }
+    pub(super) fn take(&mut self, value: &Value, depth: usize) -> Result<Json, String> {
         self.spend(4)?;
         match value.kind() {
             ValueKind::Undefined => Err("gives a list or object with something in it that is not there".into()),
@@ -196,13 +195,15 @@ impl Budget {
                 Ok(Json::String(text.to_owned()))
             }
             ValueKind::Seq | ValueKind::Iterable => {
+                within(depth)?;
                 let mut items = Vec::new();
                 for item in value.try_iter().map_err(|e| describe(&e))? {
-                    items.push(self.convert(&item, depth + 1)?);
+                    items.push(self.take(&item, depth + 1)?);
                 }
                 Ok(Json::Array(items))
             }
             ValueKind::Map => {
+                within(depth)?;
                 let mut fields = Map::new();
                 for key in value.try_iter().map_err(|e| describe(&e))? {
                     let Some(name) = key.as_str() else {
@@ -210,7 +211,7 @@ impl Budget {
                     };
                     self.spend(name.len())?;
                     let field = value.get_item(&key).map_err(|e| describe(&e))?;
-                    fields.insert(name.to_owned(), self.convert(&field, depth + 1)?);
+                    fields.insert(name.to_owned(), self.take(&field, depth + 1)?);
                 }
                 Ok(Json::Object(fields))
             }
@@ -218,6 +219,15 @@ impl Budget {
             ValueKind::Invalid => Err(value.to_string()),
             kind => Err(format!("gives a {kind}, which is no JSON value")),
         }
+    }
+}
+
+/// Whether a list or object may stand `depth` others deep.
+fn within(depth: usize) -> Result<(), String> {
+    if depth < MAX_DEPTH {
+        Ok(())
+    } else {
+        Err(format!("gives more than {MAX_DEPTH} lists and objects within each other"))
     }
 }
 

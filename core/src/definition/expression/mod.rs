@@ -15,9 +15,10 @@ mod engine;
 mod scan;
 pub mod vocabulary;
 
-pub use engine::{MAX_DEPTH, MAX_RENDERED_BYTES, MAX_WORK};
+pub use engine::{MAX_RENDERED_BYTES, MAX_WORK};
 pub use scan::{MAX_NESTING, MAX_SOURCE_BYTES, MAX_TOKENS};
 
+use super::MAX_DEPTH;
 use super::nearest::did_you_mean;
 use crate::execution::event::Json;
 use crate::id::{ExecutionId, Run, StepId, Version, WorkflowName};
@@ -122,7 +123,7 @@ impl Template {
 
     /// The value with every expression evaluated.
     pub fn render(&self, scope: &Scope<'_>) -> Result<Value, ExpressionError> {
-        Renderer { scope, references: &self.compiled.references, names: None, budget: Budget::new() }
+        Renderer { scope, references: &self.compiled.references, names: None, budget: Budget::new(), depth: 0 }
             .node(&self.compiled.node)
     }
 
@@ -201,8 +202,8 @@ impl Compiler {
     }
 
     fn node(&mut self, source: &Value, pointer: &mut String, depth: usize) -> Node {
-        if depth > MAX_DEPTH {
-            self.error(pointer, "…", format!("is more than {MAX_DEPTH} lists and objects deep"));
+        if depth == MAX_DEPTH && (source.is_array() || source.is_object()) {
+            self.error(pointer, "…", format!("has more than {MAX_DEPTH} lists and objects within each other"));
             return Node::Constant(Value::Null);
         }
         let length = pointer.len();
@@ -321,6 +322,8 @@ struct Renderer<'a, 's> {
     /// The scope as the engine sees it, made when an expression first needs it.
     names: Option<minijinja::Value>,
     budget: Budget,
+    /// Lists and objects around what is rendered.
+    depth: usize,
 }
 
 impl Renderer<'_, '_> {
@@ -341,12 +344,19 @@ impl Renderer<'_, '_> {
                 }
                 Value::String(text)
             }
-            Node::List(nodes) => Value::Array(nodes.iter().map(|n| self.node(n)).collect::<Result<_, _>>()?),
+            Node::List(nodes) => {
+                self.depth += 1;
+                let items = nodes.iter().map(|n| self.node(n)).collect::<Result<_, _>>()?;
+                self.depth -= 1;
+                Value::Array(items)
+            }
             Node::Object(nodes) => {
+                self.depth += 1;
                 let mut fields = Map::new();
                 for (key, node) in nodes {
                     fields.insert(key.clone(), self.node(node)?);
                 }
+                self.depth -= 1;
                 Value::Object(fields)
             }
         })
@@ -357,11 +367,11 @@ impl Renderer<'_, '_> {
         let Some(program) = &source.program else {
             let path = source.paths.first().expect("an expression without a program is one path");
             let value = path.follow(self.scope).map_err(|missing| error(missing.to_string()))?;
-            self.budget.spend_json(&value).map_err(error)?;
+            self.budget.spend_json(&value, self.depth).map_err(error)?;
             return Ok(value.into_owned());
         };
         let names = self.names.get_or_insert_with(|| engine_names(self.scope, self.references));
-        engine::run(program, names, &mut self.budget).map_err(|failure| {
+        engine::run(program, names, &mut self.budget, self.depth).map_err(|failure| {
             error(match failure {
                 Failure::Other(message) => message,
                 Failure::Undefined => explain_undefined(source, self.scope),

@@ -235,6 +235,18 @@ fn what_is_given_is_bounded() {
 }
 
 #[test]
+fn what_is_given_nests_no_deeper_than_stored_events_can() {
+    let deep = |depth: usize| (0..depth).fold(json!(1), |inner, _| Value::Array(vec![inner]));
+    assert!(render_on(deep(120), json!("${ input }")).is_ok());
+    assert!(render_on(deep(118), json!([{"x": "${ input }"}])).is_ok());
+    assert!(render_on(deep(118), json!([{"x": "${ (input) }"}])).is_ok());
+    for template in [json!([[["${ input }"]]]), json!([["${ [input] }"]]), json!("${ [[[input]]] }")] {
+        let error = render_on(deep(118), template).expect_err("121 are too deep");
+        assert!(error.message.contains("more than 120"), "{error}");
+    }
+}
+
+#[test]
 fn a_template_has_a_bounded_number_of_expressions() {
     let errors = Template::check(&json!(vec!["${ 1 }"; 1_010])).err().map(|e| e.len());
     assert_eq!(errors, Some(1));
