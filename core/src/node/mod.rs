@@ -269,10 +269,10 @@ impl<M: Mutants> Node<M> {
         if self.is_serving() && self.resume.is_none() {
             self.scan_due();
             self.send_loads();
+            self.evict();
             self.commit();
             self.claim();
         }
-        self.evict();
         self.stop_when_done();
     }
 

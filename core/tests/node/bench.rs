@@ -1,0 +1,246 @@
+//! A node on a bench: its effects run against the model database, at once or when the test says so.
+
+use orbit_core::api::request::{Contract, Poll, Register, Request, Start, TaskOutcome, TaskResult};
+use orbit_core::api::response::{Assignment, Polled, Reply, Response};
+use orbit_core::id::{ExecutionId, SessionId, Token};
+use orbit_core::node::{CallId, Effect, Input, LogEvent, Node, NodeConfig, RequestId};
+use orbit_core::store::outcome;
+use orbit_core::store::transaction::{Transaction, Verdict};
+use orbit_core::time::{ClusterMs, Mono, Now, WallMs};
+use orbit_sim::store::ModelStore;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The database's clock when the bench's begins.
+const EPOCH_MS: i64 = 1_700_000_000_000;
+
+pub struct Bench {
+    pub node: Node,
+    pub config: NodeConfig,
+    pub store: ModelStore,
+    mono: u64,
+    next: u64,
+    starts: u8,
+    /// Appends are kept back instead of run.
+    pub hold: bool,
+    pub held: VecDeque<(CallId, Transaction)>,
+    pub responses: BTreeMap<RequestId, Response>,
+    pub logs: Vec<LogEvent>,
+    pub exit: Option<u8>,
+    /// Transactions that ran, by name.
+    pub ran: Vec<&'static str>,
+}
+
+impl Bench {
+    pub fn new() -> Bench {
+        Bench::with(|_| {})
+    }
+
+    pub fn with(change: impl FnOnce(&mut NodeConfig)) -> Bench {
+        let mut config = NodeConfig::new("n".into());
+        change(&mut config);
+        let store = ModelStore::new(orbit_core::id::ClusterId(uuid::Uuid::from_u128(0xC1)));
+        let mut bench = Bench {
+            node: Node::new(config.clone(), [0; 32], now(0)),
+            config,
+            store,
+            mono: 0,
+            next: 1,
+            starts: 0,
+            hold: false,
+            held: VecDeque::new(),
+            responses: BTreeMap::new(),
+            logs: Vec::new(),
+            exit: None,
+            ran: Vec::new(),
+        };
+        bench.restart();
+        bench
+    }
+
+    /// The process dies where it is, and another one starts.
+    pub fn restart(&mut self) {
+        self.starts += 1;
+        self.held.clear();
+        self.hold = false;
+        self.exit = None;
+        self.node = Node::new(self.config.clone(), [self.starts; 32], now(self.mono));
+        self.give(Input::Start);
+    }
+
+    pub fn give(&mut self, input: Input) {
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            self.node.handle(now(self.mono), input);
+            while let Some(effect) = self.node.poll_effect() {
+                match effect {
+                    Effect::Store { call, transaction, .. } => {
+                        if self.hold && transaction.writes() {
+                            self.held.push_back((call, transaction));
+                        } else {
+                            let reply = self.run(transaction);
+                            inputs.push_back(Input::Store { call, reply });
+                        }
+                    }
+                    Effect::Respond { request, response } => {
+                        assert!(self.responses.insert(request, response).is_none(), "{request} is answered once");
+                    }
+                    Effect::Log(line) => self.logs.push(line),
+                    Effect::Exit { status } => self.exit = Some(status),
+                }
+            }
+        }
+    }
+
+    pub fn run(&mut self, transaction: Transaction) -> outcome::Reply<Verdict> {
+        self.store.set_clock(ClusterMs(EPOCH_MS + (self.mono / 1000) as i64));
+        self.ran.push(transaction.name());
+        self.store.run(transaction)
+    }
+
+    /// Runs what was kept back, and tells the node.
+    pub fn release(&mut self) {
+        self.hold = false;
+        while let Some((call, transaction)) = self.held.pop_front() {
+            let reply = self.run(transaction);
+            self.give(Input::Store { call, reply });
+        }
+    }
+
+    /// Time passes; the node is woken whenever it wants to be.
+    pub fn pass(&mut self, time: Duration) {
+        let until = self.mono + time.as_micros() as u64;
+        for turn in 0.. {
+            assert!(turn < 100_000, "the node wakes up for nothing: {:?}", self.node.poll_timeout());
+            match self.node.poll_timeout() {
+                Some(deadline) if deadline.at.0 <= until => {
+                    self.mono = self.mono.max(deadline.at.0);
+                    self.give(Input::Wake);
+                }
+                _ => break,
+            }
+        }
+        self.mono = until;
+    }
+
+    pub fn send(&mut self, request: Request) -> RequestId {
+        let id = RequestId(self.next);
+        self.next += 1;
+        self.give(Input::Request { id, request });
+        id
+    }
+
+    pub fn answer(&mut self, id: RequestId) -> Response {
+        self.responses.remove(&id).unwrap_or_else(|| panic!("request {id} is not answered"))
+    }
+
+    pub fn ask(&mut self, request: Request) -> Response {
+        let id = self.send(request);
+        self.answer(id)
+    }
+
+    pub fn deploy(&mut self, document: Value) {
+        let response = self.ask(Request::Deploy(Box::new(document)));
+        assert_eq!(response.status, 201, "{response:?}");
+    }
+
+    /// A workflow of tasks `t1` … one after the other.
+    pub fn deploy_chain(&mut self, tasks: usize) {
+        let step = |n| json!({"id": format!("t{n}"), "task": format!("task.{n}"), "input": {"n": "${ input.n }"}});
+        let steps: Vec<_> = (1..=tasks).map(step).collect();
+        self.deploy(json!({"name": "Chain", "version": "1", "steps": steps}));
+    }
+
+    pub fn start(&mut self, workflow: &str, id: &str, input: Value) -> Response {
+        let id = self.send_start(workflow, id, input);
+        self.answer(id)
+    }
+
+    pub fn send_start(&mut self, workflow: &str, id: &str, input: Value) -> RequestId {
+        self.send(Request::Start(Start {
+            workflow: workflow.into(),
+            version: None,
+            execution_id: Some(id.into()),
+            input: Arc::new(input),
+            labels: BTreeMap::new(),
+        }))
+    }
+
+    pub fn register(&mut self, worker: &str) -> SessionId {
+        let contract = |n| Contract { task_name: format!("task.{n}").as_str().into(), contract_version: "1".into() };
+        let contracts = (1..=9).map(contract).collect();
+        let register = Register { worker_id: worker.into(), runtime: "test".into(), sdk: None, contracts };
+        match self.ask(Request::Register(register)).reply {
+            Reply::Registered(registered) => registered.session_id,
+            other => panic!("registered, not {other:?}"),
+        }
+    }
+
+    pub fn poll_request(session: SessionId, holding: Option<Vec<Token>>, results: Vec<TaskResult>) -> Request {
+        Request::Poll(Poll { session, max_tasks: 1, wait: Duration::from_secs(20), holding, results })
+    }
+
+    pub fn poll(&mut self, session: SessionId, holding: &[Token]) -> Polled {
+        let id = self.send(Bench::poll_request(session, Some(holding.to_vec()), vec![]));
+        self.polled(id)
+    }
+
+    /// A poll that is known to find a task.
+    pub fn take(&mut self, session: SessionId) -> Assignment {
+        let mut polled = self.poll(session, &[]);
+        assert_eq!(polled.tasks.len(), 1, "{polled:?}");
+        polled.tasks.remove(0)
+    }
+
+    pub fn polled(&mut self, id: RequestId) -> Polled {
+        match self.answer(id).reply {
+            Reply::Polled(polled) => polled,
+            other => panic!("polled, not {other:?}"),
+        }
+    }
+
+    pub fn result(token: &Token, output: Value) -> TaskResult {
+        TaskResult { token: token.clone(), outcome: TaskOutcome::Succeeded(Arc::new(output)) }
+    }
+
+    pub fn status(&mut self, execution: &str) -> String {
+        match self.ask(Request::GetExecution(execution.into())).reply {
+            Reply::Execution(view) => view.item.status.as_str().into(),
+            other => panic!("an execution, not {other:?}"),
+        }
+    }
+
+    /// The types of an execution's events, as committed.
+    pub fn history(&mut self, execution: &str) -> Vec<String> {
+        let execution: ExecutionId = execution.into();
+        let request =
+            Request::GetHistory { execution, after: orbit_core::id::Seq(0), limit: 1000, max_bytes: u32::MAX };
+        match self.ask(request).reply {
+            Reply::History(history) => {
+                let name = |e| serde_json::to_value(e).expect("events are JSON")["type"].as_str().map(Into::into);
+                history.events.into_iter().filter_map(name).collect()
+            }
+            other => panic!("a history, not {other:?}"),
+        }
+    }
+
+    pub fn counters(&mut self) -> orbit_core::node::counters::Counters {
+        match self.ask(Request::Metrics).reply {
+            Reply::Metrics(metrics) => metrics.counters,
+            other => panic!("metrics, not {other:?}"),
+        }
+    }
+}
+
+fn now(mono: u64) -> Now {
+    Now { mono: Mono(mono), wall: WallMs(0) }
+}
+
+pub fn code(response: &Response) -> &'static str {
+    match &response.reply {
+        Reply::Error(error) => error.code.as_str(),
+        other => panic!("an error, not {other:?}"),
+    }
+}

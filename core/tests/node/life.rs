@@ -1,0 +1,120 @@
+//! A server's life: start, check, waits, stop, and the loss of its fence.
+
+use crate::bench::{Bench, code};
+use orbit_core::api::request::Request;
+use orbit_core::api::response::Reply;
+use orbit_core::id::Incarnation;
+use orbit_core::node::{Input, LogEvent};
+use orbit_core::store::statement::Holder;
+use orbit_core::store::transaction::{Campaign, Transaction};
+use orbit_core::time::WallMs;
+use serde_json::json;
+use std::time::Duration;
+
+#[test]
+fn each_start_of_a_server_has_a_term_of_its_own() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.store.fence().term.0, 1);
+    bench.restart();
+    assert_eq!(bench.store.fence().term.0, 2);
+}
+
+#[test]
+fn a_wait_ends_with_the_execution_or_with_its_time() {
+    let mut bench = Bench::new();
+    bench.deploy_chain(1);
+    bench.start("Chain", "e", json!({"n": 1}));
+    let wait = |time| Request::Wait { execution: "e".into(), timeout: Duration::from_secs(time) };
+    let short = bench.send(wait(5));
+    let long = bench.send(wait(60));
+    bench.pass(Duration::from_secs(6));
+    let answer = bench.answer(short);
+    assert!(matches!(&answer.reply, Reply::Execution(v) if v.item.status.as_str() == "running"), "{answer:?}");
+    let session = bench.register("w");
+    let task = bench.take(session);
+    bench.ask(Bench::poll_request(session, Some(vec![]), vec![Bench::result(&task.token, json!(1))]));
+    let answer = bench.answer(long);
+    assert!(matches!(&answer.reply, Reply::Execution(v) if v.item.status.as_str() == "completed"), "{answer:?}");
+    assert_eq!(
+        code(&bench.ask(Request::Wait { execution: "x".into(), timeout: Duration::from_secs(1) })),
+        "UNKNOWN_EXECUTION"
+    );
+}
+
+#[test]
+fn a_stop_finishes_what_is_in_flight_takes_nothing_new_and_releases_last() {
+    let mut bench = Bench::new();
+    bench.deploy_chain(1);
+    let session = bench.register("w");
+    let poll = bench.send(Bench::poll_request(session, Some(vec![]), vec![]));
+    let other = bench.register("w2");
+    let idle = bench.send(Bench::poll_request(other, Some(vec![]), vec![]));
+    bench.start("Chain", "e0", json!({"n": 1}));
+    let wait = bench.send(Request::Wait { execution: "e0".into(), timeout: Duration::from_secs(60) });
+    bench.polled(poll);
+    bench.hold = true;
+    let start = bench.send_start("Chain", "e1", json!({"n": 1}));
+    bench.give(Input::Stop);
+    assert_eq!(bench.exit, None, "an append is in flight");
+    assert_eq!(code(&bench.start("Chain", "e2", json!({"n": 1}))), "NOT_READY");
+    assert_eq!(bench.answer(wait).status, 200);
+    bench.release();
+    assert_eq!(bench.answer(start).status, 201);
+    bench.polled(idle);
+    assert_eq!(bench.exit, Some(0));
+    assert_eq!(bench.ran.last(), Some(&"release"));
+    assert!(matches!(bench.logs.last(), Some(LogEvent::Stopped { clean: true })));
+}
+
+#[test]
+fn a_stop_does_not_wait_for_ever() {
+    let mut bench = Bench::new();
+    bench.deploy_chain(1);
+    bench.hold = true;
+    bench.send_start("Chain", "e", json!({"n": 1}));
+    bench.give(Input::Stop);
+    bench.pass(Duration::from_secs(11));
+    assert_eq!(bench.exit, Some(0));
+}
+
+fn take_over(bench: &mut Bench) {
+    let holder = Holder { node_id: "m".into(), host: "h".into(), pid: 1, addr: None, since_ms: WallMs(0) };
+    let incarnation = Incarnation(uuid::Uuid::from_u128(0xBAD));
+    bench.run(Transaction::Campaign(Campaign { incarnation, holder }));
+}
+
+#[test]
+fn a_server_whose_fence_has_moved_writes_nothing_and_ends() {
+    let mut bench = Bench::new();
+    bench.deploy_chain(1);
+    take_over(&mut bench);
+    let response = bench.start("Chain", "e", json!({"n": 1}));
+    assert_eq!(code(&response), "FENCED");
+    assert!(matches!(&response.reply, Reply::Error(e) if e.message.starts_with("fenced: ")), "{response:?}");
+    assert_eq!(bench.exit, Some(1));
+    assert!(bench.store.executions().is_empty());
+}
+
+#[test]
+fn an_idle_server_notices_within_a_check_that_its_fence_has_moved() {
+    let mut bench = Bench::new();
+    take_over(&mut bench);
+    bench.pass(Duration::from_millis(1100));
+    assert_eq!(bench.exit, Some(1));
+    assert!(bench.logs.iter().any(|line| matches!(line, LogEvent::FenceLost { .. })));
+}
+
+#[test]
+fn what_is_asked_before_a_server_serves_is_refused_and_health_is_not() {
+    let mut bench = Bench::new();
+    bench.give(Input::Stop);
+    bench.exit = None;
+    let config = bench.config.clone();
+    let now = orbit_core::time::Now { mono: orbit_core::time::Mono(0), wall: WallMs(0) };
+    bench.node = orbit_core::node::Node::new(config, [9; 32], now);
+    assert_eq!(code(&bench.ask(Request::ListWorkflows)), "NOT_READY");
+    assert_eq!(bench.ask(Request::Health).status, 200);
+    assert_eq!(bench.ask(Request::Ready).status, 503);
+    assert_eq!(bench.ask(Request::Livez).status, 200);
+    assert_eq!(bench.ask(Request::Leaderz).status, 503);
+}

@@ -1,0 +1,7 @@
+//! What a node does, told as short stories: the node on a bench, over the model database.
+
+mod bench;
+mod commits;
+mod life;
+mod memory;
+mod workers;

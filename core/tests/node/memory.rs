@@ -1,0 +1,138 @@
+//! An execution is in memory only while something happens to it.
+
+use crate::bench::{Bench, code};
+use orbit_core::api::request::Request;
+use orbit_core::api::response::Reply;
+use serde_json::json;
+use std::time::Duration;
+
+fn resident(bench: &mut Bench) -> u64 {
+    match bench.ask(Request::Metrics).reply {
+        Reply::Metrics(metrics) => metrics.resident_executions,
+        other => panic!("metrics, not {other:?}"),
+    }
+}
+
+fn deploy_nap(bench: &mut Bench) {
+    bench.deploy(json!({
+        "name": "Nap", "version": "1",
+        "steps": [{"id": "nap", "sleep": "1h"}, {"id": "two", "compute": "${ 1 + 1 }"}],
+        "result": "${ steps.two.output }",
+    }));
+}
+
+#[test]
+fn a_sleeping_execution_costs_a_row_and_wakes_on_time() {
+    let mut bench = Bench::new();
+    deploy_nap(&mut bench);
+    for n in 0..1200 {
+        bench.start("Nap", &format!("e{n}"), json!(null));
+    }
+    assert_eq!(resident(&mut bench), 0);
+    bench.pass(Duration::from_secs(3590));
+    assert_eq!(bench.status("e7"), "running");
+    bench.pass(Duration::from_secs(15));
+    for n in [0, 7, 1199] {
+        assert_eq!(bench.status(&format!("e{n}")), "completed");
+    }
+    assert_eq!(bench.counters().executions_completed, 1200);
+    assert_eq!(resident(&mut bench), 0);
+}
+
+#[test]
+fn a_restart_reads_no_sleeping_execution_and_wakes_them_all_the_same() {
+    let mut bench = Bench::new();
+    deploy_nap(&mut bench);
+    bench.start("Nap", "e", json!(null));
+    bench.restart();
+    assert_eq!(bench.counters().executions_loaded, 0);
+    bench.pass(Duration::from_secs(3605));
+    assert_eq!(bench.status("e"), "completed");
+    let types = bench.history("e");
+    let expected =
+        ["WorkflowCreated", "WorkflowStarted", "TimerStarted", "TimerFired", "StepSucceeded", "WorkflowCompleted"];
+    assert_eq!(types, expected);
+}
+
+#[test]
+fn queued_executions_past_the_bound_leave_memory_and_come_back_for_a_worker() {
+    let mut bench = Bench::with(|config| config.limits.max_resident_executions = 5);
+    bench.deploy_chain(1);
+    for n in 0..20 {
+        bench.start("Chain", &format!("e{n}"), json!({"n": n}));
+    }
+    assert_eq!(resident(&mut bench), 5);
+    bench.restart();
+    assert_eq!(bench.counters().executions_loaded, 5, "only those that were in memory");
+    let session = bench.register("w");
+    for _ in 0..20 {
+        let task = bench.take(session);
+        let results = vec![Bench::result(&task.token, json!(1))];
+        let poll = bench.send(Bench::poll_request(session, Some(vec![]), results));
+        let polled = bench.responses.remove(&poll).expect("answered with the outcome");
+        if let Reply::Polled(polled) = polled.reply
+            && let Some(task) = polled.tasks.first()
+        {
+            // It took the next one right away; it is answered again to the next poll.
+            assert!(!task.redelivery);
+        }
+    }
+    assert_eq!(bench.counters().executions_completed, 20);
+}
+
+#[test]
+fn a_retry_waits_its_time_and_survives_a_restart() {
+    let mut bench = Bench::new();
+    bench.deploy(json!({
+        "name": "Retry", "version": "1",
+        "steps": [{"id": "t", "task": "task.1", "retry": {"max_attempts": 2, "initial": "10m", "jitter": "none"}}],
+    }));
+    bench.start("Retry", "e", json!(null));
+    let session = bench.register("w");
+    let task = bench.take(session);
+    let error = orbit_core::execution::TaskError::retryable("BUSY", "come back");
+    let outcome = orbit_core::api::request::TaskOutcome::Failed(error);
+    let results = vec![orbit_core::api::request::TaskResult { token: task.token.clone(), outcome }];
+    bench.ask(Bench::poll_request(session, Some(vec![]), results));
+    assert_eq!(resident(&mut bench), 0, "it waits for ten minutes in its row");
+    bench.restart();
+    bench.pass(Duration::from_secs(610));
+    let session = bench.register("w");
+    let second = bench.take(session);
+    assert_eq!((second.attempt, second.redelivery), (2, false));
+    assert_eq!(second.idempotency_key, task.idempotency_key);
+}
+
+#[test]
+fn past_the_bound_of_running_executions_a_start_is_refused_and_says_which_bound() {
+    let mut bench = Bench::with(|config| config.limits.max_active_executions = 2);
+    bench.deploy_chain(1);
+    bench.hold = true;
+    let starts: Vec<_> = (0..3).map(|n| bench.send_start("Chain", &format!("e{n}"), json!({"n": n}))).collect();
+    bench.release();
+    let answers: Vec<_> = starts.into_iter().map(|id| bench.answer(id)).collect();
+    assert_eq!(answers.iter().map(|a| a.status).collect::<Vec<_>>(), [201, 201, 429]);
+    assert_eq!(code(&answers[2]), "RESOURCE_EXHAUSTED");
+    bench.ask(Request::Cancel { execution: "e0".into(), reason: None });
+    assert_eq!(bench.start("Chain", "e3", json!({"n": 3})).status, 201);
+}
+
+#[test]
+fn a_history_past_its_bound_fails_its_execution() {
+    let mut bench = Bench::with(|config| config.limits.max_history_events = 10);
+    bench.deploy_chain(6);
+    let session = bench.register("w");
+    bench.start("Chain", "e", json!({"n": 1}));
+    let mut holding = vec![];
+    while bench.status("e") == "running" {
+        let task = bench.take(session);
+        let results = vec![Bench::result(&task.token, json!(1))];
+        bench.ask(Request::Report { session, results, form: orbit_core::api::request::ReportForm::Batch });
+        holding.push(task.token);
+    }
+    match bench.ask(Request::GetExecution("e".into())).reply {
+        Reply::Execution(view) => assert_eq!(view.error.expect("it failed").code, "LIMIT_EXCEEDED"),
+        other => panic!("an execution, not {other:?}"),
+    }
+    assert!(bench.history("e").len() < 20);
+}
