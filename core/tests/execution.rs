@@ -324,7 +324,7 @@ fn some_event(kind: u8, step: u8, id: u8, at: i64) -> Event {
             attempt,
             input: Json::default(),
             idempotency_key: String::new(),
-            redelivery: id % 2 == 0,
+            redelivery: id.is_multiple_of(2),
         },
         2 => Event::StepSkipped { step, reason: String::new() },
         3 | 4 => Event::StepDispatched {
@@ -333,7 +333,7 @@ fn some_event(kind: u8, step: u8, id: u8, at: i64) -> Event {
             token,
             worker_id: "w".into(),
             worker_session: SessionId(Uuid::nil()),
-            deadline_ms: (id % 2 == 0).then_some(ClusterMs(at)),
+            deadline_ms: id.is_multiple_of(2).then_some(ClusterMs(at)),
         },
         5 => Event::StepSucceeded { step, attempt, output: Json::default(), token: Some(token) },
         6 => Event::StepAttemptFailed { step, attempt, error: error(), token: None },
