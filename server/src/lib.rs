@@ -1,1 +1,35 @@
-//! Placeholder.
+//! The `orbit` binary.
+//!
+//! * [`cli`]: what can be typed. [`command`]: what each command does, one file each.
+//! * [`config`]: the server's options, from command line, environment and file.
+//! * [`serve`]: store, node and HTTP front put together. [`telemetry`]: log lines.
+//! * [`output`]: tables, JSON, ids. [`failure`]: errors and exit codes.
+
+pub mod cli;
+pub mod command;
+pub mod config;
+pub mod failure;
+pub mod output;
+pub mod serve;
+pub mod telemetry;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+/// Runs the command line of this process.
+pub fn run() -> ExitCode {
+    let cli = cli::Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            return failure::Failure::new(format!("the runtime cannot be started: {error}")).report();
+        }
+    };
+    let result = runtime.block_on(command::run(cli.command));
+    // What still runs may hold threads that wait; the process ends all the same.
+    runtime.shutdown_background();
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

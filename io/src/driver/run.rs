@@ -194,6 +194,7 @@ impl<N: Machine, B: Backend> Turn<N, B> {
     }
 
     fn reply(&mut self, StoreReply { call, reply }: StoreReply) {
+        tracing::trace!(target: "orbit_runtime::store", call = call.0, "store call answered");
         self.give(Input::Store { call, reply });
     }
 
@@ -212,7 +213,11 @@ impl<N: Machine, B: Backend> Turn<N, B> {
 
     fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::Store { call, connection, transaction } => self.backend.run(connection, call, transaction),
+            Effect::Store { call, connection, transaction } => {
+                let name = transaction.name();
+                tracing::trace!(target: "orbit_runtime::store", call = call.0, transaction = name, "store call sent");
+                self.backend.run(connection, call, transaction);
+            }
             Effect::Respond { request, response } => {
                 // Without a waiting one: it has left, and the node is told so by the notice of it.
                 let Some(answer) = self.waiting.remove(&request) else { return };

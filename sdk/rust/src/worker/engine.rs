@@ -33,6 +33,10 @@ const ANSWER_DEADLINE: Duration = Duration::from_secs(15);
 /// How long the goodbye may take; a server that does not hear it notices by the session's time-out.
 const UNREGISTER_DEADLINE: Duration = Duration::from_secs(2);
 
+/// How long the next poll stays back after one that brought tasks: handlers that are quick get their results into it,
+/// and so one request less for each task.
+const LINGER: Duration = Duration::from_millis(2);
+
 /// What a worker is made of.
 pub(crate) struct Setup {
     pub transport: Arc<Transport>,
@@ -118,6 +122,8 @@ pub(crate) struct Engine {
     poll: Lane,
     report: Lane,
     heartbeat: Lane,
+    /// See [`LINGER`].
+    linger_until: Option<Instant>,
     /// Results go in reports alone: a poll that carried some was refused.
     results_apart: bool,
     /// Set at a shutdown: when to stop waiting for handlers and answers.
@@ -137,6 +143,7 @@ impl Engine {
             poll: Lane::new("poll"),
             report: Lane::new("report"),
             heartbeat: Lane::new("heartbeat"),
+            linger_until: None,
             results_apart: false,
             stop_by: None,
         }
@@ -179,8 +186,11 @@ impl Engine {
             let body = json!({"session_id": session, "holding": self.desk.holding()});
             self.begin(Kind::Heartbeat, &session, body, Vec::new(), ANSWER_DEADLINE);
         }
+        if self.linger_until.is_some_and(|until| Instant::now() >= until) || self.desk.has_results_to_send() {
+            self.linger_until = None;
+        }
         let free = self.free_slots();
-        if self.stop_by.is_none() && free > 0 && self.poll.is_free() {
+        if self.stop_by.is_none() && free > 0 && self.poll.is_free() && self.linger_until.is_none() {
             let wait = self.setup.poll_wait;
             let results = if self.results_apart { Vec::new() } else { self.desk.take_results() };
             let mut body = json!({
@@ -262,6 +272,9 @@ impl Engine {
                     self.report.pause();
                 }
                 self.desk.cancel(&polled.cancel);
+                if !polled.tasks.is_empty() {
+                    self.linger_until = Some(Instant::now() + LINGER);
+                }
                 for task in polled.tasks {
                     self.execute(task);
                 }
@@ -421,7 +434,7 @@ impl Engine {
             None => [self.register.wake(), None, None],
             Some(_) => [self.poll.wake(), self.report.wake(), self.heartbeat.wake()],
         };
-        lanes.into_iter().chain([self.stop_by]).flatten().min()
+        lanes.into_iter().chain([self.stop_by, self.linger_until]).flatten().min()
     }
 }
 

@@ -1,0 +1,317 @@
+//! What can be typed: nouns, then verbs (interfaces, "Command line").
+
+use crate::config::{LogSettings, Settings};
+use crate::output::Output;
+use clap::{Args, Parser, Subcommand};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// The version, with the commit where it was built from one.
+pub const VERSION: &str = match env!("ORBIT_COMMIT").is_empty() {
+    true => env!("CARGO_PKG_VERSION"),
+    false => concat!(env!("CARGO_PKG_VERSION"), " (", env!("ORBIT_COMMIT"), ")"),
+};
+
+/// Orbit: a durable workflow server.
+///
+/// Workflows are declared in YAML, their steps run on workers that poll over HTTP, and every decision is an event in a
+/// history that is committed before anything is done about it. `orbit demo` shows it in one command.
+#[derive(Debug, Parser)]
+#[command(name = "orbit", version = VERSION, max_term_width = 100, subcommand_required = true)]
+#[command(after_help = EXIT_CODES)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done · 1 failure · 2 usage · 3 credentials · 4 not found · 5 the execution \
+ended badly · 6 a wait timed out · 7 no server could be reached";
+
+/// Every command.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a server on a database file.
+    Server(Box<ServerArgs>),
+    /// Run a server on a database that is thrown away at the end.
+    Dev(DevArgs),
+    /// See it work: a server, an example worker and one order, with its history as it happens.
+    Demo(DemoArgs),
+    /// Deploy workflow definitions.
+    Deploy(DeployArgs),
+    /// Check workflow definitions without a server.
+    Check(CheckArgs),
+    /// Start an execution.
+    Start(StartArgs),
+    /// List, show, follow and cancel executions.
+    #[command(subcommand)]
+    Executions(ExecutionsCommand),
+    /// List and show deployed workflows.
+    #[command(subcommand)]
+    Workflows(WorkflowsCommand),
+    /// List workers.
+    #[command(subcommand)]
+    Workers(WorkersCommand),
+    /// Show how a server, or a database file, is.
+    Status(StatusArgs),
+}
+
+/// Where the API is.
+#[derive(Clone, Debug, Args)]
+pub struct Remote {
+    /// The server, or several separated by commas.
+    #[arg(long, env = "ORBIT_SERVER", value_name = "URL", default_value = "http://127.0.0.1:7233")]
+    pub server: String,
+    /// The server's bearer token.
+    #[arg(long, env = "ORBIT_TOKEN", hide_env_values = true)]
+    pub token: Option<String>,
+}
+
+/// `orbit server`
+#[derive(Debug, Args)]
+pub struct ServerArgs {
+    /// A TOML file with the same options: `session_timeout = 10`. Command line and environment win over it.
+    #[arg(long, env = "ORBIT_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+/// `orbit dev`
+#[derive(Debug, Args)]
+pub struct DevArgs {
+    /// Definitions to deploy at the start.
+    pub files: Vec<PathBuf>,
+    /// The address to serve.
+    #[arg(long, env = "ORBIT_ADDR", default_value = "127.0.0.1:7233")]
+    pub addr: SocketAddr,
+    /// The bearer token that clients and workers must send [default: none].
+    #[arg(long, env = "ORBIT_TOKEN", hide_env_values = true)]
+    pub token: Option<String>,
+    #[command(flatten)]
+    pub log: LogSettings,
+}
+
+/// `orbit demo`
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// End once the order has; without it the server goes on until it is interrupted.
+    #[arg(long)]
+    pub exit: bool,
+    /// The address to serve [default: a free port of 127.0.0.1].
+    #[arg(long, env = "ORBIT_ADDR")]
+    pub addr: Option<SocketAddr>,
+    /// What is written to the log on stderr: error, warn, info, debug, trace, or directives.
+    #[arg(long, env = "ORBIT_LOG_LEVEL", default_value = "warn")]
+    pub log_level: String,
+}
+
+/// `orbit deploy`
+#[derive(Debug, Args)]
+pub struct DeployArgs {
+    /// Definitions in YAML or (`.json`) JSON; `-` reads one from standard input.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub remote: Remote,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `orbit check`
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Definitions in YAML or (`.json`) JSON; `-` reads one from standard input.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+}
+
+/// `orbit start`
+#[derive(Debug, Args)]
+pub struct StartArgs {
+    /// The workflow's name.
+    pub workflow: String,
+    /// Its version [default: the newest deployed].
+    #[arg(long)]
+    pub version: Option<String>,
+    /// The execution's id. Starting twice with the same id starts once [default: drawn].
+    #[arg(long)]
+    pub id: Option<String>,
+    /// The input: JSON text, `@FILE`, or `-` for standard input [default: null].
+    #[arg(long, value_name = "JSON|@FILE|-")]
+    pub input: Option<String>,
+    /// A label to search by; may be repeated.
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub labels: Vec<(String, String)>,
+    /// Wait for the end, and show it.
+    #[arg(long)]
+    pub wait: bool,
+    /// How long to wait at most, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = crate::config::Seconds::parse)]
+    pub timeout: crate::config::Seconds,
+    #[command(flatten)]
+    pub remote: Remote,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `orbit executions …`
+#[derive(Debug, Subcommand)]
+pub enum ExecutionsCommand {
+    /// List executions, newest first.
+    List(ListArgs),
+    /// Show one execution with its input and what came of it.
+    Show(ExecutionArgs),
+    /// Show an execution's history.
+    History(HistoryArgs),
+    /// Wait for the end of an execution, and show it.
+    Wait(WaitArgs),
+    /// Ask for the end of an execution.
+    Cancel(CancelArgs),
+}
+
+/// `orbit executions list`
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Only those with this status: running, quarantined, completed, failed, cancelled.
+    #[arg(long)]
+    pub status: Option<String>,
+    /// Only those of this workflow.
+    #[arg(long)]
+    pub workflow: Option<String>,
+    /// Only those with this label; may be repeated.
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub labels: Vec<(String, String)>,
+    /// Only those created at this time or later, in milliseconds since 1970.
+    #[arg(long, value_name = "MS")]
+    pub since: Option<i64>,
+    /// At most so many; 0 shows all.
+    #[arg(long, default_value = "100")]
+    pub limit: usize,
+    #[command(flatten)]
+    pub remote: Remote,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// A command about one execution.
+#[derive(Debug, Args)]
+pub struct ExecutionArgs {
+    /// The execution's id.
+    pub id: String,
+    #[command(flatten)]
+    pub remote: Remote,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `orbit executions history`
+#[derive(Debug, Args)]
+pub struct HistoryArgs {
+    /// The execution's id.
+    pub id: String,
+    /// Only events after this number.
+    #[arg(long, value_name = "SEQ", default_value = "0")]
+    pub after: u64,
+    /// Go on showing events until the execution ends.
+    #[arg(long, short)]
+    pub follow: bool,
+    #[command(flatten)]
+    pub remote: Remote,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `orbit executions wait`
+#[derive(Debug, Args)]
+pub struct WaitArgs {
+    /// The execution's id.
+    pub id: String,
+    /// How long to wait at most, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = crate::config::Seconds::parse)]
+    pub timeout: crate::config::Seconds,
+    #[command(flatten)]
+    pub remote: Remote,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `orbit executions cancel`
+#[derive(Debug, Args)]
+pub struct CancelArgs {
+    /// The execution's id.
+    pub id: String,
+    /// Why; stands in the history.
+    #[arg(long)]
+    pub reason: Option<String>,
+    #[command(flatten)]
+    pub remote: Remote,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `orbit workflows …`
+#[derive(Debug, Subcommand)]
+pub enum WorkflowsCommand {
+    /// List deployed workflows with their versions.
+    List(ListWorkflowsArgs),
+    /// Show one version of a workflow with its definition.
+    Show(ShowWorkflowArgs),
+}
+
+/// `orbit workflows list`
+#[derive(Debug, Args)]
+pub struct ListWorkflowsArgs {
+    #[command(flatten)]
+    pub remote: Remote,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `orbit workflows show`
+#[derive(Debug, Args)]
+pub struct ShowWorkflowArgs {
+    /// The workflow's name.
+    pub name: String,
+    /// Its version [default: the newest deployed].
+    #[arg(long)]
+    pub version: Option<String>,
+    #[command(flatten)]
+    pub remote: Remote,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `orbit workers …`
+#[derive(Debug, Subcommand)]
+pub enum WorkersCommand {
+    /// List workers that registered, now or earlier.
+    List(ListWorkersArgs),
+}
+
+/// `orbit workers list`
+#[derive(Debug, Args)]
+pub struct ListWorkersArgs {
+    #[command(flatten)]
+    pub remote: Remote,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `orbit status`
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Look at a database file instead, whether or not a server has it open.
+    #[arg(long, env = "ORBIT_DB", value_name = "FILE")]
+    pub db: Option<PathBuf>,
+    #[command(flatten)]
+    pub remote: Remote,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.into(), value.into())),
+        _ => Err("write KEY=VALUE".into()),
+    }
+}

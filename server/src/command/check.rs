@@ -1,0 +1,37 @@
+//! `orbit check`
+
+use super::document::Document;
+use crate::cli::CheckArgs;
+use crate::failure::{Exit, Failure};
+use crate::output;
+use std::io::Write;
+
+/// Checks each file, and reports every problem of all of them.
+pub fn run(arguments: &CheckArgs) -> Result<(), Failure> {
+    let mut bad = 0;
+    for file in &arguments.files {
+        let document = Document::read(file)?;
+        match document.check() {
+            Ok(definition) => output::print(&format!(
+                "{}: {} {} is valid ({} steps, {})\n",
+                document.name,
+                definition.name,
+                definition.version,
+                definition.steps.len(),
+                definition.hash
+            ))?,
+            Err(found) => {
+                bad += 1;
+                // Nobody reads stderr: the exit code tells all the same.
+                let _ = std::io::stderr().write_all(found.render(&document.name, &document.text).as_bytes());
+            }
+        }
+    }
+    match bad {
+        0 => Ok(()),
+        bad => {
+            let noun = if bad == 1 { "definition is" } else { "definitions are" };
+            Err(Failure::new(format!("{bad} of {} {noun} not valid", arguments.files.len())).exit(Exit::Failure))
+        }
+    }
+}

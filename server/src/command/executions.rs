@@ -1,0 +1,134 @@
+//! `orbit executions …`
+
+use super::{client, history};
+use crate::cli::{CancelArgs, ExecutionArgs, ExecutionsCommand, ListArgs, WaitArgs};
+use crate::failure::{Exit, Failure};
+use crate::output::{self, Form, Table};
+use orbit_sdk::{Client, Execution, ExecutionSummary, ExecutionsPage, ExecutionsQuery, Status};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Executions that are asked for at once.
+const PAGE: usize = 1000;
+
+/// Runs one of them.
+pub async fn run(command: ExecutionsCommand) -> Result<(), Failure> {
+    match command {
+        ExecutionsCommand::List(arguments) => list(arguments).await,
+        ExecutionsCommand::Show(arguments) => show(arguments).await,
+        ExecutionsCommand::History(arguments) => history::run(arguments).await,
+        ExecutionsCommand::Wait(arguments) => wait_for(arguments).await,
+        ExecutionsCommand::Cancel(arguments) => cancel(arguments).await,
+    }
+}
+
+async fn list(arguments: ListArgs) -> Result<(), Failure> {
+    let client = client(&arguments.remote)?;
+    let wanted = if arguments.limit == 0 { usize::MAX } else { arguments.limit };
+    let mut query = ExecutionsQuery {
+        status: arguments.status.as_deref().map(Status::from),
+        workflow: arguments.workflow,
+        labels: arguments.labels.into_iter().collect::<BTreeMap<_, _>>(),
+        since_ms: arguments.since,
+        limit: None,
+        cursor: None,
+    };
+    let mut executions: Vec<ExecutionSummary> = Vec::new();
+    loop {
+        let page = (wanted - executions.len()).min(PAGE);
+        query.limit = Some(u32::try_from(page).expect("a page is at most 1000"));
+        let page: ExecutionsPage = client.executions(&query).await?;
+        executions.extend(page.executions);
+        query.cursor = page.next_cursor;
+        if query.cursor.is_none() || executions.len() >= wanted {
+            break;
+        }
+    }
+    let page = ExecutionsPage { executions, next_cursor: query.cursor };
+    output::list(
+        arguments.output.form,
+        &page,
+        &page.executions,
+        |one| one.execution_id.as_str(),
+        || {
+            let mut table = Table::new(&["EXECUTION", "WORKFLOW", "VERSION", "STATUS", "CREATED", "UPDATED", "LABELS"]);
+            for execution in &page.executions {
+                table.row(vec![
+                    execution.execution_id.clone(),
+                    execution.workflow.clone(),
+                    execution.version.clone(),
+                    execution.status.to_string(),
+                    output::time(execution.created_at_ms),
+                    output::time(execution.updated_at_ms),
+                    labels(&execution.labels),
+                ]);
+            }
+            table
+        },
+    )
+}
+
+async fn show(arguments: ExecutionArgs) -> Result<(), Failure> {
+    let execution = client(&arguments.remote)?.execution(&arguments.id).await?;
+    print(&execution, arguments.output.form)
+}
+
+async fn wait_for(arguments: WaitArgs) -> Result<(), Failure> {
+    wait(&client(&arguments.remote)?, &arguments.id, arguments.timeout.0, arguments.output.form).await
+}
+
+/// Waits for the end of an execution and prints it; how it ended decides the exit code.
+pub async fn wait(client: &Client, id: &str, timeout: Duration, form: Form) -> Result<(), Failure> {
+    let execution = client.wait(id, timeout).await?;
+    print(&execution, form)?;
+    match execution.status() {
+        Status::Completed => Ok(()),
+        status if status.is_finished() => {
+            let why = execution.error.as_ref().map(|error| format!(" ({}: {})", error.code, error.message));
+            let message = format!("execution {id} ended as {status}{}", why.unwrap_or_default());
+            Err(Failure::new(message).exit(Exit::EndedBadly).hint(format!("`orbit executions history {id}` shows why")))
+        }
+        status => {
+            let message = format!("execution {id} is still {status} after {} s", timeout.as_secs_f64());
+            Err(Failure::new(message)
+                .exit(Exit::WaitTimedOut)
+                .hint("it goes on; wait again, or for longer (--timeout)"))
+        }
+    }
+}
+
+async fn cancel(arguments: CancelArgs) -> Result<(), Failure> {
+    let execution = client(&arguments.remote)?.cancel(&arguments.id, arguments.reason.as_deref()).await?;
+    print(&execution, arguments.output.form)
+}
+
+/// Prints one execution.
+fn print(execution: &Execution, form: Form) -> Result<(), Failure> {
+    let summary = &execution.summary;
+    output::one(form, execution, &summary.execution_id, || {
+        let mut fields = vec![
+            ("execution", summary.execution_id.clone()),
+            ("workflow", format!("{} {}", summary.workflow, summary.version)),
+            ("status", summary.status.to_string()),
+            ("created", output::time(summary.created_at_ms)),
+            ("updated", output::time(summary.updated_at_ms)),
+            ("events", execution.last_seq.to_string()),
+        ];
+        if !summary.labels.is_empty() {
+            fields.push(("labels", labels(&summary.labels)));
+        }
+        fields.push(("input", output::value(&execution.input)));
+        if let Some(result) = &execution.output {
+            fields.push(("output", output::value(result)));
+        }
+        if let Some(error) = &execution.error {
+            let step = error.step.as_ref().map(|step| format!(" in step {step}")).unwrap_or_default();
+            fields.push(("error", format!("{}{step}: {}", error.code, error.message)));
+        }
+        output::fields(&fields)
+    })
+}
+
+fn labels(labels: &BTreeMap<String, String>) -> String {
+    labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,185 @@
+//! `orbit executions history`, and how one event is shown.
+
+use super::client;
+use crate::cli::HistoryArgs;
+use crate::failure::Failure;
+use crate::output::{self, Form};
+use orbit_sdk::{Client, Event, HistoryPage, Value};
+use std::time::Duration;
+
+/// How often a history that is followed is asked for more.
+const FOLLOW_EVERY: Duration = Duration::from_millis(200);
+
+/// Shows a history, page by page as it comes.
+pub async fn run(arguments: HistoryArgs) -> Result<(), Failure> {
+    let client = client(&arguments.remote)?;
+    let form = arguments.output.form;
+    let mut whole = HistoryPage { execution_id: arguments.id.clone(), events: Vec::new(), more: false };
+    let mut lines = Lines::new();
+    if form == Form::Table {
+        output::print(&Lines::title())?;
+    }
+    let mut reader = Reader::new(client, arguments.id, arguments.after);
+    loop {
+        let page = reader.next().await?;
+        match form {
+            Form::Table => output::print(&page.iter().map(|event| lines.line(event)).collect::<String>())?,
+            Form::Jsonl => output::print(&page.iter().map(output::line).collect::<String>())?,
+            Form::Ids => output::print(&page.iter().map(|event| format!("{}\n", event.seq)).collect::<String>())?,
+            Form::Json => whole.events.extend(page),
+        }
+        if reader.has_ended() || (!reader.more && !arguments.follow) {
+            break;
+        }
+        if !reader.more {
+            tokio::time::sleep(FOLLOW_EVERY).await;
+        }
+    }
+    if form == Form::Json { output::print(&output::pretty(&whole)) } else { Ok(()) }
+}
+
+/// Reads a history from some event on.
+pub struct Reader {
+    client: Client,
+    id: String,
+    after: u64,
+    /// Whether the last page was not all that there is.
+    pub more: bool,
+    ended: bool,
+}
+
+impl Reader {
+    pub fn new(client: Client, id: String, after: u64) -> Reader {
+        Reader { client, id, after, more: false, ended: false }
+    }
+
+    /// What has been added since, as far as one page goes.
+    pub async fn next(&mut self) -> Result<Vec<Event>, Failure> {
+        let page = self.client.history(&self.id, self.after, None).await?;
+        self.more = page.more;
+        if let Some(last) = page.events.last() {
+            self.after = last.seq;
+            self.ended = matches!(
+                last.kind.as_str(),
+                "WorkflowCompleted" | "WorkflowFailed" | "WorkflowCancelled" | "WorkflowTimedOut"
+            );
+        } else if self.after > 0 && !page.more && !self.ended {
+            // Asked for what follows the end, it would wait for ever: the execution itself tells.
+            let execution = self.client.execution(&self.id).await?;
+            self.ended = execution.status().is_finished() && execution.last_seq <= self.after;
+        }
+        Ok(page.events)
+    }
+
+    /// Whether the last event that was read is the last that there will be.
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+}
+
+/// Events as aligned lines, with the time since the first.
+pub struct Lines {
+    first_ms: Option<i64>,
+}
+
+impl Default for Lines {
+    fn default() -> Lines {
+        Lines::new()
+    }
+}
+
+impl Lines {
+    pub fn new() -> Lines {
+        Lines { first_ms: None }
+    }
+
+    /// The titles of the columns.
+    pub fn title() -> String {
+        format!("{:>4}  {:>9}  {:<21}  {:<12}  DETAIL\n", "SEQ", "TIME", "EVENT", "STEP")
+    }
+
+    /// One event.
+    pub fn line(&mut self, event: &Event) -> String {
+        let since = event.at_ms - *self.first_ms.get_or_insert(event.at_ms);
+        let since = format!("+{}.{:03}s", since / 1000, since % 1000);
+        let step = event.step().unwrap_or("");
+        let line = format!("{:>4}  {since:>9}  {:<21}  {step:<12}  {}", event.seq, event.kind, detail(event));
+        format!("{}\n", line.trim_end())
+    }
+}
+
+/// What else there is to know of an event, short enough for a line.
+fn detail(event: &Event) -> String {
+    let text = |field: &str| event.text(field).unwrap_or_default().to_owned();
+    let number = |field: &str| event.fields.get(field).and_then(Value::as_u64).unwrap_or_default();
+    let json = |field: &str| event.fields.get(field).map(Value::to_string).unwrap_or_default();
+    let error = || {
+        let error = event.fields.get("error").unwrap_or(&Value::Null);
+        let part = |field: &str| error[field].as_str().unwrap_or_default().to_owned();
+        format!("{}: {}", part("code"), part("message"))
+    };
+    let again = || if event.fields.get("redelivery") == Some(&Value::Bool(true)) { ", redelivery" } else { "" };
+    let detail = match event.kind.as_str() {
+        "WorkflowCreated" => format!("{} {} input {}", text("workflow"), text("version"), json("input")),
+        "StepScheduled" => format!("attempt {}{}", number("attempt"), again()),
+        "StepDispatched" => format!("attempt {} to {}", number("attempt"), text("worker_id")),
+        "StepSucceeded" | "WorkflowCompleted" => json("output"),
+        "StepAttemptFailed" => format!("attempt {}: {}", number("attempt"), error()),
+        "StepAttemptUncertain" => format!("attempt {}: {}", number("attempt"), text("reason")),
+        "StepFailed" | "WorkflowFailed" => error(),
+        "RetryScheduled" => format!("attempt {} in {} ms", number("next_attempt"), number("delay_ms")),
+        "TimerStarted" => {
+            let until = event.fields.get("fire_at_ms").and_then(Value::as_i64).unwrap_or(event.at_ms);
+            format!("for {} ms", until - event.at_ms)
+        }
+        "StepSkipped" | "CancelRequested" => text("reason"),
+        "StaleResultIgnored" => text("outcome"),
+        "WorkflowStarted" | "StepCancelled" | "TimerFired" | "WorkflowCancelled" => String::new(),
+        _ => serde_json::to_string(&event.fields).unwrap_or_default(),
+    };
+    shorten(&detail.replace('\n', " "), 72)
+}
+
+/// The text, cut to so many characters.
+fn shorten(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.into();
+    }
+    text.chars().take(most - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use orbit_sdk::json;
+
+    fn event(seq: u64, at_ms: i64, fields: Value) -> Event {
+        let mut event = json!({"seq": seq, "at_ms": at_ms});
+        event.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        serde_json::from_value(event).unwrap()
+    }
+
+    #[test]
+    fn events_are_lines_with_the_time_since_the_first() {
+        let mut lines = Lines::new();
+        let created = json!({"type": "WorkflowCreated", "workflow": "W", "version": "1.0.0", "input": {"a": 1}});
+        assert_eq!(
+            lines.line(&event(1, 5_000, created)),
+            "   1    +0.000s  WorkflowCreated                      W 1.0.0 input {\"a\":1}\n"
+        );
+        let again = json!({"type": "StepScheduled", "step": "charge", "attempt": 2, "redelivery": true});
+        assert_eq!(
+            lines.line(&event(12, 6_034, again)),
+            "  12    +1.034s  StepScheduled          charge        attempt 2, redelivery\n"
+        );
+        let plain = json!({"type": "WorkflowStarted"});
+        assert_eq!(lines.line(&event(13, 6_034, plain)), "  13    +1.034s  WorkflowStarted\n");
+    }
+
+    #[test]
+    fn what_is_long_is_cut_and_what_is_unknown_is_shown_as_it_is() {
+        let long = json!({"type": "StepSucceeded", "step": "s", "output": "x".repeat(100)});
+        assert!(detail(&event(1, 0, long)).ends_with('…'));
+        assert_eq!(detail(&event(1, 0, json!({"type": "New", "a": 1}))), "{\"a\":1}");
+    }
+}

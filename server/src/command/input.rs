@@ -1,0 +1,53 @@
+//! JSON that is given on the command line: as text, as `@FILE`, or as `-` for standard input.
+
+use crate::failure::Failure;
+use orbit_sdk::Value;
+use std::io::Read;
+
+/// Reads it; null where nothing is given.
+pub fn read(given: Option<&str>) -> Result<Value, Failure> {
+    let (text, source) = match given {
+        None => return Ok(Value::Null),
+        Some("-") => {
+            let mut text = String::new();
+            let read = std::io::stdin().read_to_string(&mut text);
+            read.map_err(|error| Failure::usage(format!("standard input cannot be read: {error}")))?;
+            (text, "standard input".to_owned())
+        }
+        Some(given) => match given.strip_prefix('@') {
+            Some(file) => {
+                let text = std::fs::read_to_string(file);
+                (text.map_err(|error| Failure::usage(format!("{file} cannot be read: {error}")))?, file.to_owned())
+            }
+            None => (given.to_owned(), "--input".to_owned()),
+        },
+    };
+    serde_json::from_str(&text).map_err(|error| {
+        Failure::usage(format!("{source} is not valid JSON: {error}"))
+            .hint("write JSON such as '{\"order_id\": \"o-1\"}', @FILE to read a file, or - for standard input")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use orbit_sdk::json;
+
+    #[test]
+    fn text_and_files_are_read_and_nothing_is_null() {
+        assert_eq!(read(None), Ok(Value::Null));
+        assert_eq!(read(Some(r#"{"a": 1}"#)), Ok(json!({"a": 1})));
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("input.json");
+        std::fs::write(&file, "[1]").unwrap();
+        assert_eq!(read(Some(&format!("@{}", file.display()))), Ok(json!([1])));
+    }
+
+    #[test]
+    fn what_is_no_json_is_refused_with_what_would_be_right() {
+        let failure = read(Some("order_id=1")).unwrap_err();
+        assert_eq!(failure.exit, 2);
+        assert!(failure.message.starts_with("--input is not valid JSON") && failure.hint.unwrap().contains("@FILE"));
+        assert!(read(Some("@/no/such/file")).unwrap_err().message.contains("cannot be read"));
+    }
+}

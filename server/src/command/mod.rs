@@ -1,0 +1,41 @@
+//! What each command does.
+
+mod check;
+mod demo;
+mod deploy;
+mod dev;
+mod document;
+mod executions;
+mod history;
+mod input;
+mod server;
+mod start;
+mod status;
+mod workers;
+mod workflows;
+
+use crate::cli::{Command, Remote};
+use crate::failure::Failure;
+use orbit_sdk::Client;
+
+/// Runs a command.
+pub async fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Server(arguments) => server::run(*arguments).await,
+        Command::Dev(arguments) => dev::run(arguments).await,
+        Command::Demo(arguments) => demo::run(arguments).await,
+        Command::Deploy(arguments) => deploy::run(arguments).await,
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Start(arguments) => start::run(arguments).await,
+        Command::Executions(command) => executions::run(command).await,
+        Command::Workflows(command) => workflows::run(command).await,
+        Command::Workers(command) => workers::run(command).await,
+        Command::Status(arguments) => status::run(arguments).await,
+    }
+}
+
+/// A client of the servers that the command line names.
+fn client(remote: &Remote) -> Result<Client, Failure> {
+    let token = remote.token.as_deref().filter(|token| !token.is_empty());
+    Ok(Client::new(&remote.server, token)?)
+}

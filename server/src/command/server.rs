@@ -1,0 +1,31 @@
+//! `orbit server`
+
+use crate::cli::ServerArgs;
+use crate::config::{Options, Settings};
+use crate::failure::Failure;
+use crate::serve::{Server, Signals};
+use crate::telemetry;
+
+/// Serves until a signal comes.
+pub async fn run(arguments: ServerArgs) -> Result<(), Failure> {
+    let settings = match &arguments.config {
+        Some(file) => arguments.settings.or(Settings::read_file(file)?),
+        None => arguments.settings,
+    };
+    telemetry::begin(&settings.log)?;
+    let options = Options::from_settings(settings)?;
+    let signals = Signals::listen()?;
+    let server = Server::start(&options)?;
+    ended(server.finish(signals.stop()).await)
+}
+
+/// The end of a server as the end of a command.
+pub fn ended(status: u8) -> Result<(), Failure> {
+    match status {
+        0 => Ok(()),
+        status => {
+            let failure = Failure::new("the server ended by itself").hint("its log says why");
+            Err(Failure { exit: status, ..failure })
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! `orbit status`: of a server over its API, or of a database file.
+
+use super::client;
+use crate::cli::{Remote, StatusArgs};
+use crate::failure::{Exit, Failure};
+use crate::output::{self, Form};
+use orbit_io::sqlite::{Peek, PeekError, peek};
+use orbit_sdk::{Value, json};
+use std::path::Path;
+
+/// Shows it.
+pub async fn run(arguments: StatusArgs) -> Result<(), Failure> {
+    match &arguments.db {
+        Some(path) => of_file(path, arguments.output.form),
+        None => of_server(&arguments.remote, arguments.output.form).await,
+    }
+}
+
+/// Health and readiness in one. A server that does not serve is an exit code of its own, so that scripts can wait.
+async fn of_server(remote: &Remote, form: Form) -> Result<(), Failure> {
+    let client = client(remote)?;
+    let (health, ready) = (client.health().await?, client.ready().await?);
+    let mut whole = json!(health);
+    whole["ready"] = json!(ready.ready);
+    if let Some(reason) = &ready.reason {
+        whole["reason"] = json!(reason);
+    }
+    let node = health.node_id.clone().or_else(|| ready.node_id.clone()).unwrap_or_default();
+    output::one(form, &whole, if node.is_empty() { &health.role } else { &node }, || {
+        let mut fields = vec![
+            ("server", client.servers().to_string()),
+            ("version", format!("{} ({})", health.runtime_version, health.api_version)),
+            ("role", health.role.clone()),
+            ("ready", if ready.ready { "yes".into() } else { "no".into() }),
+        ];
+        if let Some(reason) = &ready.reason {
+            fields.push(("reason", reason.clone()));
+        }
+        if !node.is_empty() {
+            fields.push(("node", node.clone()));
+        }
+        if let Some(term) = health.term {
+            fields.push(("term", term.to_string()));
+        }
+        fields.push(("active executions", health.active_executions.to_string()));
+        fields.push(("worker sessions", health.worker_sessions.to_string()));
+        output::fields(&fields)
+    })?;
+    if ready.ready {
+        return Ok(());
+    }
+    let reason = ready.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    Err(Failure::new(format!("the server is not ready{reason}")))
+}
+
+fn of_file(path: &Path, form: Form) -> Result<(), Failure> {
+    if path.to_str().is_some_and(|text| text.starts_with("postgres")) && !path.exists() {
+        return Err(Failure::usage("PostgreSQL (--db postgres://…) is not in this version of Orbit")
+            .hint("give --db the path of a SQLite file, for example orbit.db"));
+    }
+    let seen = peek(path).map_err(|error| {
+        let exit = if matches!(error, PeekError::Missing(_)) { Exit::NotFound } else { Exit::Failure };
+        Failure::new(error.to_string()).exit(exit)
+    })?;
+    let whole = as_json(path, &seen);
+    output::one(form, &whole, &seen.fence.cluster_id.to_string(), || {
+        let holder = match &seen.fence.holder {
+            None => "none".into(),
+            Some(holder) => {
+                let addr = holder.addr.as_ref().map(|addr| format!(", serving {addr}")).unwrap_or_default();
+                let since = output::time(holder.since_ms.0);
+                format!("node {} (process {} on host {}{addr}, since {since})", holder.node_id, holder.pid, holder.host)
+            }
+        };
+        let executions: Vec<String> =
+            seen.executions.iter().map(|(status, count)| format!("{count} {}", status.as_str())).collect();
+        output::fields(&[
+            ("database", path.display().to_string()),
+            ("cluster id", seen.fence.cluster_id.to_string()),
+            ("mode", seen.fence.mode.clone()),
+            ("term", seen.fence.fence.term.to_string()),
+            ("last writer", holder),
+            ("executions", if executions.is_empty() { "none".into() } else { executions.join(", ") }),
+            ("queued tasks", (seen.queued_tasks + seen.claimed_tasks).to_string()),
+            ("workers", seen.workers.to_string()),
+            ("definitions", seen.definitions.to_string()),
+            ("schema version", seen.fence.schema_version.to_string()),
+            ("journal mode", seen.journal_mode.clone()),
+        ])
+    })
+}
+
+fn as_json(path: &Path, seen: &Peek) -> Value {
+    let executions: serde_json::Map<String, Value> =
+        seen.executions.iter().map(|(status, count)| (status.as_str().to_owned(), json!(count))).collect();
+    json!({
+        "database": path.display().to_string(), "cluster_id": seen.fence.cluster_id, "mode": seen.fence.mode,
+        "term": seen.fence.fence.term, "holder": seen.fence.holder, "executions": executions,
+        "queued_tasks": seen.queued_tasks, "claimed_tasks": seen.claimed_tasks, "workers": seen.workers,
+        "definitions": seen.definitions, "schema_version": seen.fence.schema_version,
+        "journal_mode": seen.journal_mode,
+    })
+}

@@ -1,0 +1,469 @@
+//! The server's options: command line, then environment, then file, then default.
+//!
+//! `clap` reads the first two, [`Settings::read_file`] the third; [`Settings::or`] puts them together and
+//! [`Options::from_settings`] checks the whole and fills in the defaults.
+
+use crate::failure::Failure;
+use clap::{Args, ValueEnum};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The options of `orbit server`, each as far as it was given.
+#[derive(Clone, Debug, Default, PartialEq, Args, Deserialize)]
+pub struct Settings {
+    /// The database: a SQLite file, made where there is none [default: orbit.db].
+    #[arg(long, env = "ORBIT_DB", value_name = "FILE")]
+    pub db: Option<String>,
+    /// The address to serve [default: 127.0.0.1:7233].
+    #[arg(long, env = "ORBIT_ADDR", value_name = "IP:PORT")]
+    pub addr: Option<SocketAddr>,
+    /// The bearer token that clients and workers must send [default: none].
+    #[arg(long, env = "ORBIT_TOKEN", hide_env_values = true)]
+    pub token: Option<String>,
+    /// This server's name, for people [default: the host's name].
+    #[arg(long, env = "ORBIT_NODE_ID", value_name = "NAME")]
+    pub node_id: Option<String>,
+    /// A worker that is silent for so long is lost, and what it held is delivered again [default: 30].
+    #[arg(long, env = "ORBIT_SESSION_TIMEOUT", value_name = "SECONDS", value_parser = Seconds::parse)]
+    pub session_timeout: Option<Seconds>,
+    /// How often workers are told to heartbeat [default: a sixth of the session timeout].
+    #[arg(long, env = "ORBIT_HEARTBEAT_INTERVAL", value_name = "SECONDS", value_parser = Seconds::parse)]
+    pub heartbeat_interval: Option<Seconds>,
+    /// How often the server checks that it is still the one that writes [default: 1].
+    #[arg(long, env = "ORBIT_CHECK_INTERVAL", value_name = "SECONDS", value_parser = Seconds::parse)]
+    pub check_interval: Option<Seconds>,
+    /// Running executions; past it starts are refused [default: 100000].
+    #[arg(long, env = "ORBIT_MAX_ACTIVE_EXECUTIONS", value_name = "N")]
+    pub max_active_executions: Option<u64>,
+    /// Events of one history; past it the execution fails [default: 50000].
+    #[arg(long, env = "ORBIT_MAX_HISTORY_EVENTS", value_name = "N")]
+    pub max_history_events: Option<u64>,
+    /// Bytes of one input or result as JSON text [default: 1048576].
+    #[arg(long, env = "ORBIT_MAX_PAYLOAD_BYTES", value_name = "N")]
+    pub max_payload_bytes: Option<u64>,
+    /// Bytes of one request's body [default: 4194304].
+    #[arg(long, env = "ORBIT_BODY_LIMIT", value_name = "N")]
+    pub body_limit: Option<u64>,
+    /// Open connections; further ones are refused [default: 10000].
+    #[arg(long, env = "ORBIT_MAX_CONNECTIONS", value_name = "N")]
+    pub max_connections: Option<u64>,
+    #[command(flatten)]
+    #[serde(skip)]
+    pub log: LogSettings,
+    #[command(flatten)]
+    #[serde(skip)]
+    pub later: LaterSettings,
+}
+
+/// The options of the log.
+#[derive(Clone, Debug, Default, PartialEq, Args, Deserialize)]
+pub struct LogSettings {
+    /// The form of log lines on stderr [default: text].
+    #[arg(long, env = "ORBIT_LOG_FORMAT", value_enum)]
+    pub log_format: Option<LogFormat>,
+    /// What is logged: error, warn, info, debug, trace, or directives such as `info,orbit_runtime::engine=warn`
+    /// [default: info].
+    #[arg(long, env = "ORBIT_LOG_LEVEL", value_name = "LEVEL")]
+    pub log_level: Option<String>,
+}
+
+/// The form of log lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+macro_rules! later {
+    ($($field:ident, $option:literal, $env:literal;)+) => {
+        /// Options of several servers on PostgreSQL and of other later releases: known, so that they are refused with
+        /// a reason rather than as a slip of the pen.
+        #[derive(Clone, Debug, Default, PartialEq, Args, Deserialize)]
+        pub struct LaterSettings {
+            /// Take part in a cluster.
+            #[arg(long, env = "ORBIT_CLUSTER", hide = true, num_args = 0..=1, default_missing_value = "true")]
+            pub cluster: Option<bool>,
+            $(
+                #[arg(long, env = $env, hide = true)]
+                #[serde(default, deserialize_with = "given")]
+                pub $field: Option<String>,
+            )+
+        }
+
+        impl LaterSettings {
+            fn or(self, other: LaterSettings) -> LaterSettings {
+                LaterSettings { cluster: self.cluster.or(other.cluster), $($field: self.$field.or(other.$field)),+ }
+            }
+
+            /// Those that were given, beside `--cluster`, by the name that is typed.
+            fn given(&self) -> impl Iterator<Item = &'static str> {
+                [$((&self.$field, $option)),+].into_iter().filter(|(value, _)| value.is_some()).map(|(_, name)| name)
+            }
+        }
+    };
+}
+
+later! {
+    cluster_mode, "--cluster-mode", "ORBIT_CLUSTER_MODE";
+    advertise_addr, "--advertise-addr", "ORBIT_ADVERTISE_ADDR";
+    election, "--election", "ORBIT_ELECTION";
+    lease_ttl, "--lease-ttl", "ORBIT_LEASE_TTL";
+    on_lost_lease, "--on-lost-lease", "ORBIT_ON_LOST_LEASE";
+    node_timeout, "--node-timeout", "ORBIT_NODE_TIMEOUT";
+    leader_validity, "--leader-validity", "ORBIT_LEADER_VALIDITY";
+    election_session_timeout, "--election-session-timeout", "ORBIT_ELECTION_SESSION_TIMEOUT";
+    hide_addresses, "--hide-addresses", "ORBIT_HIDE_ADDRESSES";
+    recovery, "--recovery", "ORBIT_RECOVERY";
+    migrate, "--migrate", "ORBIT_MIGRATE";
+    max_fan_out, "--max-fan-out", "ORBIT_MAX_FAN_OUT";
+    enable_http_adapter, "--enable-http-adapter", "ORBIT_ENABLE_HTTP_ADAPTER";
+    grpc_addr, "--grpc-addr", "ORBIT_GRPC_ADDR";
+    workers_file, "--workers-file", "ORBIT_WORKERS_FILE";
+}
+
+/// The options among them that mean nothing without `--cluster`.
+const CLUSTER_ONLY: &[&str] = &[
+    "--cluster-mode",
+    "--advertise-addr",
+    "--election",
+    "--lease-ttl",
+    "--on-lost-lease",
+    "--node-timeout",
+    "--leader-validity",
+    "--election-session-timeout",
+    "--hide-addresses",
+];
+
+/// Whatever the value is: that it is there is enough to refuse it.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    serde::de::IgnoredAny::deserialize(deserializer)?;
+    Ok(Some(String::new()))
+}
+
+/// A duration, written as a number of seconds: `30`, `0.5`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Seconds(pub Duration);
+
+impl Seconds {
+    /// Reads a number of seconds.
+    pub fn parse(text: &str) -> Result<Seconds, String> {
+        let number = text.parse::<f64>().map_err(|_| "write a number of seconds, such as 30 or 0.5".to_owned())?;
+        Seconds::of(number)
+    }
+
+    fn of(number: f64) -> Result<Seconds, String> {
+        // A year is longer than anything that is waited for, and far from where durations overflow.
+        if !(0.0..=31_536_000.0).contains(&number) {
+            return Err(format!("{number} is no number of seconds between 0 and a year"));
+        }
+        Ok(Seconds(Duration::from_secs_f64(number)))
+    }
+}
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.as_secs_f64())
+    }
+}
+
+impl<'de> Deserialize<'de> for Seconds {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Seconds, D::Error> {
+        Seconds::of(f64::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+impl Settings {
+    /// Reads a file of options.
+    pub fn read_file(path: &Path) -> Result<Settings, Failure> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::usage(format!("the configuration {} cannot be read: {error}", path.display())))?;
+        Settings::parse(&text).map_err(|problem| {
+            Failure::usage(format!("the configuration {} is wrong: {}", path.display(), problem.message))
+                .hint(problem.hint.unwrap_or_else(|| "`orbit server --help` shows every option".into()))
+        })
+    }
+
+    fn parse(text: &str) -> Result<Settings, Failure> {
+        let table: toml::Table = read(text)?;
+        let known = known_keys();
+        if let Some(unknown) = table.keys().find(|key| !known.contains(key)) {
+            let nearest = nearest(unknown, &known);
+            return Err(Failure::usage(format!("there is no option `{unknown}`")).hint(match nearest {
+                Some(nearest) => format!("did you mean `{nearest}`?"),
+                None => format!("the options are {}", known.join(", ")),
+            }));
+        }
+        // From the text each, not from the table: so a message points at the line.
+        let settings: Settings = read(text)?;
+        Ok(Settings { log: read(text)?, later: read(text)?, ..settings })
+    }
+
+    /// What stands here, and where nothing does, what stands in `other`.
+    #[must_use]
+    pub fn or(self, other: Settings) -> Settings {
+        Settings {
+            db: self.db.or(other.db),
+            addr: self.addr.or(other.addr),
+            token: self.token.or(other.token),
+            node_id: self.node_id.or(other.node_id),
+            session_timeout: self.session_timeout.or(other.session_timeout),
+            heartbeat_interval: self.heartbeat_interval.or(other.heartbeat_interval),
+            check_interval: self.check_interval.or(other.check_interval),
+            max_active_executions: self.max_active_executions.or(other.max_active_executions),
+            max_history_events: self.max_history_events.or(other.max_history_events),
+            max_payload_bytes: self.max_payload_bytes.or(other.max_payload_bytes),
+            body_limit: self.body_limit.or(other.body_limit),
+            max_connections: self.max_connections.or(other.max_connections),
+            log: self.log.or(other.log),
+            later: self.later.or(other.later),
+        }
+    }
+}
+
+impl LogSettings {
+    #[must_use]
+    fn or(self, other: LogSettings) -> LogSettings {
+        LogSettings { log_format: self.log_format.or(other.log_format), log_level: self.log_level.or(other.log_level) }
+    }
+}
+
+fn read<T: DeserializeOwned>(text: &str) -> Result<T, Failure> {
+    toml::from_str(text).map_err(|error| Failure::usage(error.to_string().trim_end()))
+}
+
+/// The keys of a file: the names of the options, with `_`.
+fn known_keys() -> Vec<String> {
+    let command = Settings::augment_args(clap::Command::new("server"));
+    command.get_arguments().map(|argument| argument.get_id().to_string()).collect()
+}
+
+/// The known word that is closest to an unknown one, if one is close.
+fn nearest<'a>(word: &str, known: &'a [String]) -> Option<&'a String> {
+    let word = word.replace('-', "_").to_lowercase();
+    let (distance, nearest) = known.iter().map(|known| (distance(&word, known), known)).min()?;
+    (distance <= 2.max(word.len() / 3)).then_some(nearest)
+}
+
+/// How many characters have to be put in, taken out or changed (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let changed = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// Everything that a server is started with, checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    pub db: PathBuf,
+    pub addr: SocketAddr,
+    pub token: Option<String>,
+    pub node_id: String,
+    pub session_timeout: Duration,
+    pub heartbeat_interval: Duration,
+    pub check_interval: Duration,
+    pub max_active_executions: u64,
+    pub max_history_events: u64,
+    pub max_payload_bytes: u64,
+    pub body_limit: u64,
+    pub max_connections: u64,
+}
+
+impl Options {
+    /// Checks the options and fills in the defaults.
+    pub fn from_settings(settings: Settings) -> Result<Options, Failure> {
+        let db = settings.db.unwrap_or_else(|| "orbit.db".into());
+        let on_postgres = db.starts_with("postgres://") || db.starts_with("postgresql://");
+        if on_postgres {
+            return Err(Failure::usage("PostgreSQL (--db postgres://…) is not in this version of Orbit")
+                .hint("give --db the path of a SQLite file, for example orbit.db"));
+        }
+        settings.later.refuse()?;
+        let limits = orbit_core::node::Limits::default();
+        let session_timeout = settings.session_timeout.map_or(Duration::from_secs(30), |given| given.0);
+        if session_timeout < Duration::from_millis(500) {
+            return Err(Failure::usage(format!(
+                "--session-timeout is {} s; give at least 0.5 s, or workers are lost between two heartbeats",
+                session_timeout.as_secs_f64()
+            )));
+        }
+        let heartbeat_interval = settings.heartbeat_interval.map_or(session_timeout / 6, |given| given.0);
+        if heartbeat_interval < Duration::from_millis(20) || heartbeat_interval * 2 > session_timeout {
+            return Err(Failure::usage(format!(
+                "--heartbeat-interval is {} s; give between 0.02 s and half the session timeout ({} s)",
+                heartbeat_interval.as_secs_f64(),
+                session_timeout.as_secs_f64() / 2.0
+            )));
+        }
+        let check_interval = settings.check_interval.map_or(Duration::from_secs(1), |given| given.0);
+        if check_interval < Duration::from_millis(50) {
+            return Err(Failure::usage(format!(
+                "--check-interval is {} s; give at least 0.05 s",
+                check_interval.as_secs_f64()
+            )));
+        }
+        let at_least_one = |option: &str, given: Option<u64>, default: u64| match given {
+            Some(0) => Err(Failure::usage(format!("{option} is 0; give at least 1"))),
+            given => Ok(given.unwrap_or(default)),
+        };
+        Ok(Options {
+            db: db.into(),
+            addr: settings.addr.unwrap_or_else(default_addr),
+            token: settings.token.filter(|token| !token.is_empty()),
+            node_id: settings.node_id.map_or_else(|| Ok(default_node_id()), check_node_id)?,
+            session_timeout,
+            heartbeat_interval,
+            check_interval,
+            max_active_executions: at_least_one(
+                "--max-active-executions",
+                settings.max_active_executions,
+                limits.max_active_executions,
+            )?,
+            max_history_events: at_least_one(
+                "--max-history-events",
+                settings.max_history_events,
+                limits.max_history_events,
+            )?,
+            max_payload_bytes: at_least_one(
+                "--max-payload-bytes",
+                settings.max_payload_bytes,
+                limits.max_payload_bytes,
+            )?,
+            body_limit: at_least_one("--body-limit", settings.body_limit, 4 << 20)?,
+            max_connections: at_least_one("--max-connections", settings.max_connections, 10_000)?,
+        })
+    }
+}
+
+impl LaterSettings {
+    /// Says why options of later releases cannot be given yet. On SQLite, `--cluster` never can.
+    fn refuse(&self) -> Result<(), Failure> {
+        if self.cluster == Some(true) {
+            return Err(Failure::usage(
+                "--cluster requires a PostgreSQL database (--db postgres://...): the servers share it for leader \
+                 election and history",
+            ));
+        }
+        match self.given().next() {
+            None => Ok(()),
+            Some(option) if CLUSTER_ONLY.contains(&option) => Err(Failure::usage(format!(
+                "{option} requires --cluster, and --cluster requires a PostgreSQL database (--db postgres://...)"
+            ))),
+            Some(option) => {
+                Err(Failure::usage(format!("{option} is not in this version of Orbit")).hint("leave it out"))
+            }
+        }
+    }
+}
+
+/// The address that is served where none is given.
+pub fn default_addr() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 7233))
+}
+
+/// A node id that was given (interfaces, "HTTP": at most 48 bytes).
+fn check_node_id(id: String) -> Result<String, Failure> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "._:@+-".contains(c);
+    if (1..=48).contains(&id.len()) && id.chars().all(allowed) {
+        return Ok(id);
+    }
+    Err(Failure::usage(format!("{id:?} is no node id; give 1 to 48 of the characters A-Z a-z 0-9 . _ : @ + -")))
+}
+
+/// The host's name: `$HOSTNAME`, then `/etc/hostname`.
+pub fn host() -> String {
+    let named = std::env::var("HOSTNAME").ok().filter(|name| !name.trim().is_empty());
+    let name = named.or_else(|| std::fs::read_to_string("/etc/hostname").ok()).unwrap_or_default();
+    match name.trim() {
+        "" => "localhost".into(),
+        name => name.into(),
+    }
+}
+
+/// The host's name as far as a node id may hold it.
+pub fn default_node_id() -> String {
+    let id: String = host().chars().filter(|c| c.is_ascii_alphanumeric() || "._:@+-".contains(*c)).take(48).collect();
+    if id.is_empty() { "localhost".into() } else { id }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> Failure {
+        let settings = Settings::parse(text).expect("each key is known");
+        Options::from_settings(settings).expect_err("it must be refused")
+    }
+
+    #[test]
+    fn what_is_typed_wins_over_the_file_and_the_file_over_the_default() {
+        let typed = Settings { session_timeout: Some(Seconds(Duration::from_secs(5))), ..Default::default() };
+        let file = Settings::parse("session_timeout = 7\ncheck_interval = 0.5\nlog_format = 'json'").unwrap();
+        let settings = typed.or(file);
+        assert_eq!(settings.log.log_format, Some(LogFormat::Json));
+        let options = Options::from_settings(settings).unwrap();
+        assert_eq!(options.session_timeout, Duration::from_secs(5));
+        assert_eq!(options.check_interval, Duration::from_millis(500));
+        assert_eq!(options.max_payload_bytes, 1 << 20);
+        assert_eq!(options.addr.to_string(), "127.0.0.1:7233");
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_with_the_nearest_name() {
+        for (text, nearest) in [
+            ("session-timeout = 1", "did you mean `session_timeout`?"),
+            ("sesion_timeuot = 1", "did you mean `session_timeout`?"),
+            ("Token = 'x'", "did you mean `token`?"),
+        ] {
+            assert_eq!(Settings::parse(text).unwrap_err().hint.as_deref(), Some(nearest));
+        }
+        let far = Settings::parse("zzzzzzzzz = 1").unwrap_err();
+        assert!(far.message.contains("no option `zzzzzzzzz`") && far.hint.unwrap().contains("max_payload_bytes"));
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_type_is_refused_with_its_line() {
+        let failure = Settings::parse("node_id = 'a'\naddr = 7\n").unwrap_err();
+        assert!(failure.message.contains("line 2"), "{}", failure.message);
+        assert!(Settings::parse("session_timeout = -1").unwrap_err().message.contains("between 0 and a year"));
+    }
+
+    #[test]
+    fn values_that_cannot_work_are_refused_with_what_would() {
+        assert!(refused("session_timeout = 0.1").message.contains("at least 0.5 s"));
+        assert!(refused("session_timeout = 1\nheartbeat_interval = 0.6").message.contains("half the session timeout"));
+        assert!(refused("check_interval = 0").message.contains("at least 0.05 s"));
+        assert!(refused("max_history_events = 0").message.contains("--max-history-events is 0"));
+        assert!(refused("node_id = 'a b'").message.contains("1 to 48"));
+    }
+
+    #[test]
+    fn options_of_later_releases_are_refused_with_their_reason() {
+        let on_sqlite = "--cluster requires a PostgreSQL database (--db postgres://...): the servers share it for \
+                         leader election and history";
+        assert_eq!(refused("cluster = true").message, on_sqlite);
+        assert!(refused("node_timeout = 5").message.starts_with("--node-timeout requires --cluster"));
+        assert_eq!(refused("grpc_addr = 'x'").message, "--grpc-addr is not in this version of Orbit");
+        assert!(refused("db = 'postgres://x'").message.contains("not in this version"));
+        assert!(Options::from_settings(Settings::parse("cluster = false").unwrap()).is_ok());
+    }
+
+    #[test]
+    fn the_hosts_name_makes_a_valid_node_id() {
+        assert_eq!(check_node_id(default_node_id()), Ok(default_node_id()));
+    }
+}

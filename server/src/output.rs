@@ -1,0 +1,182 @@
+//! How results are printed: as a table for people, or as JSON, JSON lines or ids for programs.
+
+use crate::failure::Failure;
+use clap::{Args, ValueEnum};
+use orbit_sdk::Value;
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// The option that chooses the form.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Output {
+    /// The form of the output: a table, JSON, JSON lines (one value a line), or ids alone.
+    #[arg(short = 'o', long = "output", value_enum, default_value = "table")]
+    pub form: Form,
+}
+
+/// The form of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    Table,
+    Json,
+    Jsonl,
+    Ids,
+}
+
+/// A list with a title for each column.
+#[derive(Clone, Debug)]
+pub struct Table {
+    titles: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// An empty table.
+    pub fn new(titles: &[&'static str]) -> Table {
+        Table { titles: titles.to_vec(), rows: Vec::new() }
+    }
+
+    /// One more row, a cell for each column.
+    pub fn row(&mut self, cells: Vec<String>) {
+        debug_assert_eq!(cells.len(), self.titles.len());
+        self.rows.push(cells);
+    }
+
+    /// The text, each column as wide as its widest cell.
+    pub fn render(&self) -> String {
+        let width_of = |text: &str| text.chars().count();
+        let mut widths: Vec<usize> = self.titles.iter().map(|title| width_of(title)).collect();
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(width_of(cell));
+            }
+        }
+        let mut text = String::new();
+        let titles: Vec<String> = self.titles.iter().map(ToString::to_string).collect();
+        for row in std::iter::once(&titles).chain(&self.rows) {
+            let mut line = String::new();
+            for (width, cell) in widths.iter().zip(row) {
+                line.push_str(&format!("{cell:<width$}  "));
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// Prints a list: `whole` for JSON, `items` one by one for JSON lines, `id` of each for ids.
+pub fn list<T: Serialize>(
+    form: Form,
+    whole: &impl Serialize,
+    items: &[T],
+    id: impl Fn(&T) -> &str,
+    table: impl FnOnce() -> Table,
+) -> Result<(), Failure> {
+    match form {
+        Form::Table => print(&table().render()),
+        Form::Json => print(&pretty(whole)),
+        Form::Jsonl => print(&items.iter().map(line).collect::<String>()),
+        Form::Ids => print(&items.iter().map(|item| format!("{}\n", id(item))).collect::<String>()),
+    }
+}
+
+/// Prints one thing: `people` as lines for people.
+pub fn one(form: Form, item: &impl Serialize, id: &str, people: impl FnOnce() -> String) -> Result<(), Failure> {
+    match form {
+        Form::Table => print(&people()),
+        Form::Json => print(&pretty(item)),
+        Form::Jsonl => print(&line(item)),
+        Form::Ids => print(&format!("{id}\n")),
+    }
+}
+
+/// Lines of `name: value`, aligned. Values of several lines are indented below their name.
+pub fn fields(fields: &[(&str, String)]) -> String {
+    let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 1;
+    let mut text = String::new();
+    for (name, value) in fields {
+        let name = format!("{name}:");
+        if value.contains('\n') {
+            let indented: String = value.lines().map(|line| format!("\n  {line}")).collect();
+            text.push_str(&format!("{name}{indented}\n"));
+        } else {
+            text.push_str(&format!("{name:<width$} {value}\n"));
+        }
+    }
+    text
+}
+
+/// A value as one line of JSON.
+pub fn line(value: &impl Serialize) -> String {
+    let mut text = serde_json::to_string(value).expect("what is printed has string keys");
+    text.push('\n');
+    text
+}
+
+/// A value as JSON for people.
+pub fn pretty(value: &impl Serialize) -> String {
+    let mut text = serde_json::to_string_pretty(value).expect("what is printed has string keys");
+    text.push('\n');
+    text
+}
+
+/// A JSON value for people: short ones in one line.
+pub fn value(value: &Value) -> String {
+    let short = value.to_string();
+    if short.len() <= 80 { short } else { pretty(value).trim_end().into() }
+}
+
+/// Milliseconds since 1970 as a date and time: `2026-11-15 16:33:26.041Z`.
+pub fn time(at_ms: i64) -> String {
+    let (days, of_day) = (at_ms.div_euclid(86_400_000), at_ms.rem_euclid(86_400_000));
+    // Years begin in March here, so that a leap day is the last of its year; an era has 400 years, 146,097 days.
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + i64::from(month <= 2);
+    let (hour, minute) = (of_day / 3_600_000, of_day / 60_000 % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{:02}.{:03}Z", of_day / 1_000 % 60, of_day % 1_000)
+}
+
+/// Writes to standard output. A reader that has had enough (`| head`) ends the process quietly.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) => Err(Failure::new(format!("standard output cannot be written: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let mut table = Table::new(&["ID", "STATUS"]);
+        table.row(vec!["größer".into(), "x".into()]);
+        table.row(vec!["a".into(), String::new()]);
+        assert_eq!(table.render(), "ID      STATUS\ngrößer  x\na\n");
+    }
+
+    #[test]
+    fn a_moment_is_shown_as_its_date_and_time() {
+        assert_eq!(time(0), "1970-01-01 00:00:00.000Z");
+        assert_eq!(time(951_782_399_999), "2000-02-28 23:59:59.999Z");
+        assert_eq!(time(951_782_400_000), "2000-02-29 00:00:00.000Z");
+        assert_eq!(time(1_794_760_406_041), "2026-11-15 16:33:26.041Z");
+        assert_eq!(time(-1), "1969-12-31 23:59:59.999Z");
+    }
+
+    #[test]
+    fn fields_are_aligned_and_long_values_stand_below() {
+        let text = fields(&[("id", "a".into()), ("status", "b".into()), ("input", "{\n}".into())]);
+        assert_eq!(text, "id:     a\nstatus: b\ninput:\n  {\n  }\n");
+    }
+}

@@ -1,0 +1,146 @@
+//! A server of one process: the store, the node that decides, and the HTTP front, put together.
+
+use crate::config::Options;
+use crate::failure::Failure;
+use orbit_core::id::NodeId;
+use orbit_core::node::{Limits, NodeConfig};
+use orbit_io::driver::{Driver, DriverTask, NodeHandle};
+use orbit_io::http::{Front, HttpConfig};
+use orbit_io::sqlite::SqliteStore;
+use std::net::SocketAddr;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tracing::{info, warn};
+
+/// Requests that wait for the node to look at them.
+const ROOM: usize = 4096;
+
+/// A server that runs. It goes on until [`Server::finish`] has been awaited.
+pub struct Server {
+    addr: SocketAddr,
+    node: NodeHandle,
+    driver: DriverTask,
+    front: JoinHandle<()>,
+    /// True once the front is to take nothing new in.
+    stop: watch::Sender<bool>,
+}
+
+impl Server {
+    /// Opens the database, takes the address and begins to serve. `/v1/ready` tells when what was running is recovered.
+    pub fn start(options: &Options) -> Result<Server, Failure> {
+        let store = SqliteStore::open(&options.db).map_err(|error| Failure::new(error.to_string()))?;
+        let durability =
+            store.durability().map_err(|error| Failure::new(format!("the database cannot be read: {error}")))?;
+        info!(
+            target: "orbit_runtime::server", db = %store.path().display(), journal_mode = %durability.journal_mode,
+            synchronous = durability.synchronous, "database opened"
+        );
+        let front = Front::bind(options.addr).map_err(|error| Failure::new(error.to_string()))?;
+        let addr = front.local_addr();
+        if addr.ip().is_unspecified() && options.token.is_none() {
+            warn!(
+                target: "orbit_runtime::server", %addr,
+                "serving every network interface without a token: whoever reaches the port can start and read \
+                 executions; set --token, or --addr to an address of this host"
+            );
+        }
+        let (node, driver) = Driver::start(node_config(options, addr), store.attach(), ROOM);
+        let (stop, mut stopping) = watch::channel(false);
+        let shutdown = async move {
+            // A sender that is gone wants the end as much as one that says so.
+            let _ = stopping.wait_for(|stop| *stop).await;
+        };
+        let front = tokio::spawn(front.serve(node.clone(), http_config(options), shutdown));
+        info!(target: "orbit_runtime::server", %addr, tls = false, ui = false, "ORBIT runtime listening");
+        Ok(Server { addr, node, driver, front, stop })
+    }
+
+    /// The address that is served.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Serves until `stop` is ready or the node ends by itself; then takes nothing new in, lets what is in flight end,
+    /// and releases the database. The exit status of the process.
+    pub async fn finish(self, stop: impl Future<Output = ()>) -> u8 {
+        let Server { node, driver, front, stop: front_stop, .. } = self;
+        let exited = driver.exited();
+        tokio::pin!(exited, stop);
+        let ended = tokio::select! {
+            status = &mut exited => Some(status),
+            () = &mut stop => None,
+        };
+        // The node answers what waits (long polls, waits), which the front needs to come to its own end.
+        node.stop();
+        front_stop.send_replace(true);
+        let status = match ended {
+            Some(status) => status,
+            None => exited.await,
+        };
+        if let Err(error) = front.await {
+            warn!(target: "orbit_runtime::server", %error, "the HTTP front ended badly");
+        }
+        status
+    }
+}
+
+fn node_config(options: &Options, addr: SocketAddr) -> NodeConfig {
+    let mut config = NodeConfig::new(NodeId::new(options.node_id.as_str()));
+    config.host = crate::config::host();
+    config.pid = std::process::id();
+    config.addr = Some(format!("http://{addr}"));
+    config.session_timeout = options.session_timeout;
+    config.heartbeat_interval = options.heartbeat_interval;
+    config.check_interval = options.check_interval;
+    config.limits = Limits {
+        max_active_executions: options.max_active_executions,
+        max_history_events: options.max_history_events,
+        max_payload_bytes: options.max_payload_bytes,
+        ..config.limits
+    };
+    config
+}
+
+fn http_config(options: &Options) -> HttpConfig {
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    HttpConfig {
+        token: options.token.clone(),
+        body_limit: size(options.body_limit),
+        max_payload_bytes: size(options.max_payload_bytes),
+        max_connections: size(options.max_connections),
+        ..HttpConfig::default()
+    }
+}
+
+/// SIGTERM and SIGINT, listened to from the moment this is made.
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    pub fn listen() -> Result<Signals, Failure> {
+        let listen =
+            |kind| signal(kind).map_err(|error| Failure::new(format!("signals cannot be listened to: {error}")));
+        Ok(Signals { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    /// Ready when one of them comes. From then on a second one ends the process at once.
+    pub async fn stop(mut self) {
+        self.next().await;
+        tokio::spawn(async move {
+            let status = self.next().await;
+            warn!(target: "orbit_runtime::server", "a second signal: ending at once");
+            std::process::exit(status);
+        });
+    }
+
+    /// The exit status that shells give to a process that the signal ended.
+    async fn next(&mut self) -> i32 {
+        tokio::select! {
+            _ = self.terminate.recv() => 128 + 15,
+            _ = self.interrupt.recv() => 128 + 2,
+        }
+    }
+}
