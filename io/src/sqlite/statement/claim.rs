@@ -97,11 +97,10 @@ fn claimed_before(connection: &Connection, claim: &ClaimTasks) -> Result<Vec<Cla
             token: column::uuid(row, 4)?,
         })
     })?;
-    let mut claimed: Vec<ClaimedTask> = rows.collect::<Result<_>>()?;
+    let claimed: BTreeMap<Uuid, ClaimedTask> =
+        rows.map(|task| task.map(|task| (task.token, task))).collect::<Result<_>>()?;
     let tokens = claim.wants.iter().flat_map(|want| &want.tokens);
-    let place: BTreeMap<&Uuid, usize> = tokens.enumerate().map(|(place, token)| (token, place)).collect();
-    claimed.sort_by_key(|task| place.get(&task.token).copied());
-    Ok(claimed)
+    Ok(tokens.filter_map(|token| claimed.get(token).cloned()).collect())
 }
 
 /// Puts back what other incarnations claimed: in this mode, there are none beside the one that writes.

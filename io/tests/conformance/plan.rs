@@ -1,0 +1,485 @@
+//! Random transactions. A step is small numbers alone; what they mean depends on what there is when the step is taken,
+//! so that most appends follow the last event, and some do not.
+
+use orbit_core::execution::event::Labels;
+use orbit_core::id::{CallKey, Epoch, ExecutionId, GroupId, Incarnation, Run, Seq, TaskId};
+use orbit_core::store::append::*;
+use orbit_core::store::outcome::Reply;
+use orbit_core::store::statement::*;
+use orbit_core::store::transaction::{Campaign, Transaction, Verdict};
+use orbit_core::time::{ClusterMs, WallMs};
+use orbit_sim::store::{Change, Commit, ModelStore};
+use proptest::prelude::*;
+use serde_json::json;
+use std::collections::BTreeSet;
+use uuid::Uuid;
+
+/// A step of a plan.
+#[derive(Clone, Debug)]
+pub enum Step {
+    Campaign(u8),
+    Check,
+    Release(WhichFence),
+    Append(WhichFence, Vec<PlannedGroup>),
+    Claim(WhichFence, Option<u8>, Vec<(u8, u8)>),
+    Deploy(WhichFence, u8, u8, u8),
+    Recover,
+    Load(Vec<u8>),
+    Due(Option<i64>, Option<(i64, u8)>, u32),
+    Summary(u8),
+    Summaries(PlannedFilter),
+    History(u8, u64, u32, u32),
+    SaveWorker(u8, u8),
+    Workers,
+    /// The file is closed and opened.
+    Reopen,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum WhichFence {
+    Current,
+    /// The one before, or none that there ever was.
+    Earlier,
+}
+
+#[derive(Clone, Debug)]
+pub enum PlannedGroup {
+    New {
+        members: Vec<PlannedMember>,
+        tasks: Vec<(u8, u8)>,
+    },
+    /// One that was sent before, written or not.
+    Again(u8),
+}
+
+#[derive(Clone, Debug)]
+pub struct PlannedMember {
+    execution: u8,
+    /// 0 to 7: as it is; 8 another last number, 9 another run, 10 another epoch, 11 new where it exists or the reverse.
+    mistake: u8,
+    events: u8,
+    wake: PlannedWake,
+    status: Option<u8>,
+    label: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum PlannedWake {
+    Keep,
+    Hot,
+    Never,
+    At(i64),
+    End,
+}
+
+#[derive(Clone, Debug)]
+pub struct PlannedFilter {
+    status: Option<u8>,
+    workflow: Option<u8>,
+    labels: u8,
+    since: Option<i64>,
+    before: Option<(i64, u8)>,
+    limit: u32,
+}
+
+fn fence() -> impl Strategy<Value = WhichFence> {
+    prop_oneof![9 => Just(WhichFence::Current), 1 => Just(WhichFence::Earlier)]
+}
+
+fn member() -> impl Strategy<Value = PlannedMember> {
+    let wake = prop_oneof![
+        3 => Just(PlannedWake::Keep),
+        2 => Just(PlannedWake::Hot),
+        1 => Just(PlannedWake::Never),
+        2 => (1..50i64).prop_map(PlannedWake::At),
+        1 => Just(PlannedWake::End),
+    ];
+    (0..8u8, 0..12u8, 0..4u8, wake, prop::option::of(0..5u8), 0..6u8).prop_map(
+        |(execution, mistake, events, wake, status, label)| PlannedMember {
+            execution,
+            mistake,
+            events,
+            wake,
+            status,
+            label,
+        },
+    )
+}
+
+fn planned_group() -> impl Strategy<Value = PlannedGroup> {
+    let fresh = (prop::collection::vec(member(), 1..3), prop::collection::vec((0..8u8, 0..5u8), 0..3))
+        .prop_map(|(members, tasks)| PlannedGroup::New { members, tasks });
+    prop_oneof![6 => fresh, 1 => any::<u8>().prop_map(PlannedGroup::Again)]
+}
+
+/// Any step.
+pub fn step() -> impl Strategy<Value = Step> {
+    let small = 0..8u8;
+    let filter = (
+        prop::option::of(0..5u8),
+        prop::option::of(0..3u8),
+        0..6u8,
+        prop::option::of(0..60i64),
+        prop::option::of((0..60i64, 0..8u8)),
+        0..6u32,
+    )
+        .prop_map(|(status, workflow, labels, since, before, limit)| PlannedFilter {
+            status,
+            workflow,
+            labels,
+            since,
+            before,
+            limit,
+        });
+    prop_oneof![
+        1 => (0..4u8).prop_map(Step::Campaign),
+        1 => Just(Step::Check),
+        1 => fence().prop_map(Step::Release),
+        16 => (fence(), prop::collection::vec(planned_group(), 1..5)).prop_map(|(f, g)| Step::Append(f, g)),
+        4 => (fence(), prop::option::weighted(0.2, any::<u8>()), prop::collection::vec((0..8u8, 0..4u8), 1..4))
+            .prop_map(|(f, again, wants)| Step::Claim(f, again, wants)),
+        2 => (fence(), 0..6u8, 0..4u8, 0..2u8).prop_map(|(f, k, v, h)| Step::Deploy(f, k, v, h)),
+        1 => Just(Step::Recover),
+        2 => prop::collection::vec(small.clone(), 0..4).prop_map(Step::Load),
+        2 => (prop::option::of(0..60i64), prop::option::of((0..60i64, 0..8u8)), 0..6u32)
+            .prop_map(|(until, after, limit)| Step::Due(until, after, limit)),
+        1 => small.clone().prop_map(Step::Summary),
+        3 => filter.prop_map(Step::Summaries),
+        2 => (small.clone(), 0..6u64, 0..5u32, 0..80u32).prop_map(|(e, a, l, b)| Step::History(e, a, l, b)),
+        1 => (0..3u8, small).prop_map(|(w, c)| Step::SaveWorker(w, c)),
+        1 => Just(Step::Workers),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+/// What was sent so far, and what names are used up.
+#[derive(Default)]
+pub struct Planned {
+    names: u128,
+    earlier: Option<Fence>,
+    groups: Vec<Group>,
+    claims: Vec<ClaimTasks>,
+    /// Every task row that was ever to be made.
+    tasks: Vec<TaskId>,
+}
+
+const STATUSES: [Status; 5] = Status::ALL;
+
+fn execution(number: u8) -> ExecutionId {
+    // Ids of which one begins another, in upper and lower case, sort as their bytes do.
+    ["a", "a~b", "B", "b", "b~1", "c:é", "d", "d-"][usize::from(number % 8)].into()
+}
+
+fn labels(number: u8) -> Labels {
+    let pairs: &[(&str, &str)] = match number {
+        0 | 1 => &[],
+        2 => &[("team", "x")],
+        3 => &[("team", "x"), ("env", "prod")],
+        4 => &[("team", "y"), ("env", "prod")],
+        _ => &[("team", "")],
+    };
+    pairs.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+}
+
+fn contract(number: u8) -> (orbit_core::id::TaskName, orbit_core::id::ContractVersion) {
+    let (name, version) = [("pay", "1"), ("pay", "2"), ("ship", "1"), ("note", "1")][usize::from(number % 4)];
+    (name.into(), version.into())
+}
+
+impl Planned {
+    fn name(&mut self) -> Uuid {
+        self.names += 1;
+        Uuid::from_u128(self.names)
+    }
+
+    fn fence(&self, which: WhichFence, model: &ModelStore) -> Fence {
+        let nobody = Fence { term: model.fence().term.next(), incarnation: Incarnation(Uuid::max()) };
+        match which {
+            WhichFence::Current => model.fence(),
+            WhichFence::Earlier => self.earlier.unwrap_or(nobody),
+        }
+    }
+
+    /// The transaction that a step means now; none where the file is to be opened again.
+    pub fn resolve(&mut self, step: Step, model: &ModelStore) -> Option<Transaction> {
+        Some(match step {
+            Step::Campaign(who) => {
+                self.earlier = Some(model.fence());
+                let holder = Holder {
+                    node_id: format!("node-{who}").as_str().into(),
+                    host: "host".into(),
+                    pid: u32::from(who),
+                    addr: (who > 1).then(|| "http://127.0.0.1:1".into()),
+                    since_ms: WallMs(5),
+                };
+                let incarnation = Incarnation(Uuid::from_u128(u128::from(who) + (1 << 64)));
+                Transaction::Campaign(Campaign { incarnation, holder })
+            }
+            Step::Check => Transaction::Check(model.fence()),
+            Step::Release(which) => Transaction::Release(self.fence(which, model)),
+            Step::Append(which, groups) => {
+                Transaction::Append(Append { fence: self.fence(which, model), groups: self.groups(groups, model) })
+            }
+            Step::Claim(which, again, wants) => self.claim(which, again, wants, model),
+            Step::Deploy(which, key, version, hash) => Transaction::Deploy(Box::new(PutDefinition {
+                key: CallKey(Uuid::from_u128(u128::from(key))),
+                fence: self.fence(which, model),
+                definition: DefinitionRow {
+                    name: "W".into(),
+                    version: format!("{version}").as_str().into(),
+                    hash: format!("sha256:{hash}").as_str().into(),
+                    document: json!({"name": "W", "number": hash, "text": "é\u{0}\"", "list": [null, true, -0.5]}),
+                    created_at_ms: ClusterMs(i64::from(key)),
+                },
+            })),
+            Step::Recover => Transaction::Recover,
+            Step::Load(which) => {
+                Transaction::Load(ReadHistories { executions: which.into_iter().map(execution).collect() })
+            }
+            Step::Due(until, after, limit) => Transaction::Due(ReadDue {
+                until: until.map_or(Wake::Hot, |at| Wake::At(ClusterMs(at))),
+                after: after.map(|(at, id)| (if at == 0 { Wake::Hot } else { Wake::At(ClusterMs(at)) }, execution(id))),
+                limit,
+            }),
+            Step::Summary(which) => Transaction::Summary(ReadSummary { execution: execution(which) }),
+            Step::Summaries(filter) => Transaction::Summaries(ListSummaries {
+                filter: SummaryFilter {
+                    status: filter.status.map(|status| STATUSES[usize::from(status)]),
+                    workflow: filter.workflow.map(|number| format!("W{number}").as_str().into()),
+                    labels: labels(filter.labels),
+                    since: filter.since.map(ClusterMs),
+                },
+                before: filter.before.map(|(at, id)| (ClusterMs(at), execution(id))),
+                limit: filter.limit,
+            }),
+            Step::History(which, after, limit, max_bytes) => {
+                Transaction::History(ReadHistory { execution: execution(which), after: Seq(after), limit, max_bytes })
+            }
+            Step::SaveWorker(who, what) => Transaction::SaveWorker(PutWorker {
+                worker: WorkerRow {
+                    worker_id: format!("worker-{who}").as_str().into(),
+                    runtime: "rust".into(),
+                    sdk: (what > 3).then(|| format!("sdk/{what}")),
+                    contracts: (0..what).map(contract).collect(),
+                    last_seen_ms: ClusterMs(i64::from(what)),
+                },
+            }),
+            Step::Workers => Transaction::Workers,
+            Step::Reopen => return None,
+        })
+    }
+
+    fn claim(&mut self, which: WhichFence, again: Option<u8>, wants: Vec<(u8, u8)>, model: &ModelStore) -> Transaction {
+        if let Some(again) = again
+            && !self.claims.is_empty()
+        {
+            return Transaction::Claim(self.claims[usize::from(again) % self.claims.len()].clone());
+        }
+        let wants = wants
+            .into_iter()
+            .map(|(contracts, tokens)| ClaimWant {
+                contracts: (0..4).filter(|bit| contracts >> bit & 1 == 1).map(contract).collect(),
+                tokens: (0..tokens).map(|_| self.name()).collect(),
+            })
+            .collect();
+        let claim = ClaimTasks { key: CallKey(self.name()), fence: self.fence(which, model), wants };
+        self.claims.push(claim.clone());
+        Transaction::Claim(claim)
+    }
+
+    /// Groups that keep the invariant of an append: no execution and no task row occurs twice.
+    fn groups(&mut self, planned: Vec<PlannedGroup>, model: &ModelStore) -> Vec<Group> {
+        let (mut executions, mut tasks) = (BTreeSet::new(), BTreeSet::new());
+        let mut groups = Vec::new();
+        for plan in planned {
+            let group = match plan {
+                PlannedGroup::New { members, tasks } => self.group(members, tasks, model),
+                PlannedGroup::Again(_) if self.groups.is_empty() => continue,
+                PlannedGroup::Again(which) => self.groups[usize::from(which) % self.groups.len()].clone(),
+            };
+            let members: Vec<_> = group.members.iter().map(|member| member.execution.clone()).collect();
+            let changes: Vec<_> = group.tasks.iter().map(|change| task_of(change).clone()).collect();
+            let free =
+                members.iter().all(|id| !executions.contains(id)) && changes.iter().all(|id| !tasks.contains(id));
+            if free {
+                executions.extend(members);
+                tasks.extend(changes);
+                groups.push(group);
+            }
+        }
+        // A group without events that makes a task row is known again only until its row moves on, which a node waits
+        // for; it is not repeated here.
+        let repeatable = |group: &&Group| {
+            let makes = group.tasks.iter().any(|change| matches!(change, TaskChange::Insert(_)));
+            !makes || group.members.iter().any(|member| !member.events.is_empty())
+        };
+        self.groups.extend(groups.iter().filter(repeatable).cloned());
+        groups
+    }
+
+    fn group(&mut self, members: Vec<PlannedMember>, tasks: Vec<(u8, u8)>, model: &ModelStore) -> Group {
+        let mut group = Group { id: GroupId(self.name()), members: Vec::new(), tasks: Vec::new() };
+        for planned in members {
+            let id = execution(planned.execution);
+            if group.members.iter().all(|member| member.execution != id) {
+                group.members.push(member_of(&planned, id, model));
+            }
+        }
+        let owner = group.members[0].execution.clone();
+        for (which, what) in tasks {
+            let change = self.task(which, what, &owner, model);
+            if group.tasks.iter().all(|other| task_of(other) != task_of(&change)) {
+                group.tasks.push(change);
+            }
+        }
+        group
+    }
+
+    fn task(&mut self, which: u8, what: u8, execution: &ExecutionId, model: &ModelStore) -> TaskChange {
+        if what < 2 || self.tasks.is_empty() {
+            let id = TaskId::from(format!("{}/{}", execution, self.tasks.len()).as_str());
+            self.tasks.push(id.clone());
+            let (task_name, contract_version) = contract(which);
+            return TaskChange::Insert(TaskRow {
+                task: id,
+                execution: execution.clone(),
+                unit: "unit[0]".into(),
+                attempt: u32::from(which),
+                task_name,
+                contract_version,
+                enqueued_ms: ClusterMs(i64::from(which % 3)),
+            });
+        }
+        // Among the newest, of which some are still there.
+        let back = usize::from(which) % self.tasks.len().min(8);
+        let task = self.tasks[self.tasks.len() - 1 - back].clone();
+        let there = model.tasks().find(|entry| entry.row.task == task).map(|entry| entry.state);
+        let expect = there.filter(|_| which != 7).unwrap_or(TaskState::Queued);
+        if what == 2 { TaskChange::Requeue { task, expect } } else { TaskChange::Delete { task, expect } }
+    }
+}
+
+fn task_of(change: &TaskChange) -> &TaskId {
+    match change {
+        TaskChange::Insert(row) => &row.task,
+        TaskChange::Delete { task, .. } | TaskChange::Requeue { task, .. } => task,
+    }
+}
+
+fn member_of(planned: &PlannedMember, id: ExecutionId, model: &ModelStore) -> Member {
+    let owner = model.owners().get(&id);
+    let new = match planned.mistake {
+        11 => owner.is_some(),
+        _ => owner.is_none() && !model.executions().contains_key(&id),
+    };
+    let wrong = |mistake| u64::from(planned.mistake == mistake);
+    let (expect, last) = if new {
+        // A run after the first has its own numbers, so both are written alike.
+        let run = Run(1 + u32::from(planned.mistake == 9));
+        (Expect::New { run, root: id.as_str().split('~').next().expect("a first part").into() }, 0)
+    } else {
+        let (run, last, epoch) = owner.map_or((Run(1), 1, Epoch(1)), |o| (o.run, o.last.0, o.epoch));
+        let last = last + wrong(8);
+        let run = Run(run.0 + u32::from(planned.mistake == 9));
+        (Expect::After { run, last: Seq(last), epoch: Epoch(epoch.0 + wrong(10)) }, last)
+    };
+    let at_ms = ClusterMs(40 + i64::from(planned.label));
+    let events = (last + 1..=last + u64::from(planned.events))
+        .map(|seq| StoredEvent { seq: Seq(seq), at_ms, bytes: format!("\u{1}{{\"seq\":{seq},\"é\":0}}").into_bytes() })
+        .collect();
+    let summary = planned.status.or(new.then_some(0)).map(|status| Summary {
+        workflow: format!("W{}", planned.execution % 3).as_str().into(),
+        version: "1".into(),
+        status: STATUSES[usize::from(status)],
+        created_at_ms: ClusterMs(i64::from(planned.execution % 4) * 10 + i64::from(planned.label / 5)),
+        updated_at_ms: at_ms,
+        labels: labels(planned.label),
+    });
+    let owner = match planned.wake {
+        PlannedWake::Keep => OwnerChange::Keep,
+        PlannedWake::Hot => OwnerChange::Wake(Wake::Hot),
+        PlannedWake::Never => OwnerChange::Wake(Wake::Never),
+        PlannedWake::At(at) => OwnerChange::Wake(Wake::At(ClusterMs(at))),
+        PlannedWake::End => OwnerChange::End,
+    };
+    Member { execution: id, expect, events, summary, owner }
+}
+
+/// What plans have to come to, between them.
+pub const KINDS: &[&str] = &[
+    "appended",
+    "repeated",
+    "fenced",
+    "other epoch",
+    "other sequence",
+    "ended",
+    "exists",
+    "task moved",
+    "claimed",
+    "claimed again",
+    "requeued",
+    "fence raised",
+    "holder cleared",
+    "created",
+    "unchanged",
+    "conflict",
+    "deploy fenced",
+    "due",
+    "due later",
+    "list",
+    "history page with more",
+    "loaded",
+    "loaded after its end",
+    "workers",
+    "queued contracts",
+];
+
+/// Which of them a reply is.
+pub fn kinds(reply: &Reply<Verdict>, commit: &Commit) -> Vec<&'static str> {
+    let mut kinds: Vec<_> = commit
+        .changes
+        .iter()
+        .map(|change| match change {
+            Change::Group { repeated: false, .. } => "appended",
+            Change::Group { repeated: true, .. } => "repeated",
+            Change::Claimed { repeated: false, .. } => "claimed",
+            Change::Claimed { repeated: true, .. } => "claimed again",
+            Change::Requeued { .. } => "requeued",
+            Change::FenceRaised { .. } => "fence raised",
+            Change::HolderCleared { .. } => "holder cleared",
+            Change::Defined { .. } | Change::WorkerSaved => "saved",
+        })
+        .collect();
+    let Reply::Done(verdict) = reply else { panic!("the model does not fail: {reply:?}") };
+    match verdict {
+        Verdict::Append(outcomes) => kinds.extend(outcomes.iter().filter_map(|outcome| match outcome {
+            GroupOutcome::Rejected(Rejection::Fenced { .. }) => Some("fenced"),
+            GroupOutcome::Rejected(Rejection::OtherEpoch { .. }) => Some("other epoch"),
+            GroupOutcome::Rejected(Rejection::OtherSequence { .. }) => Some("other sequence"),
+            GroupOutcome::Rejected(Rejection::Ended { .. }) => Some("ended"),
+            GroupOutcome::Rejected(Rejection::Exists { .. }) => Some("exists"),
+            GroupOutcome::Rejected(Rejection::TaskMoved { .. }) => Some("task moved"),
+            _ => None,
+        })),
+        Verdict::Deploy(PutResult::Created) => kinds.push("created"),
+        Verdict::Deploy(PutResult::Unchanged) => kinds.push("unchanged"),
+        Verdict::Deploy(PutResult::Conflict(_)) => kinds.push("conflict"),
+        Verdict::Deploy(PutResult::Fenced(_)) => kinds.push("deploy fenced"),
+        Verdict::Due(rows) => {
+            kinds.extend((!rows.due.is_empty()).then_some("due"));
+            kinds.extend(rows.next.is_some().then_some("due later"));
+        }
+        Verdict::Summaries(rows) => kinds.extend((rows.len() > 1).then_some("list")),
+        Verdict::History(page) => kinds.extend(page.more.then_some("history page with more")),
+        Verdict::Load(loaded) => kinds.extend(
+            loaded
+                .iter()
+                .filter(|one| !one.events.is_empty())
+                .map(|one| if one.owner.is_some() { "loaded" } else { "loaded after its end" }),
+        ),
+        Verdict::Workers(rows) => kinds.extend((rows.len() > 1).then_some("workers")),
+        Verdict::Recover(recovery) => kinds.extend((recovery.totals.queued.len() > 1).then_some("queued contracts")),
+        _ => {}
+    }
+    kinds
+}

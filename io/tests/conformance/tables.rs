@@ -1,0 +1,117 @@
+//! The tables of the file, as the model shows its own.
+
+use orbit_core::execution::event::Labels;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Row};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::Path;
+use uuid::Uuid;
+
+fn open(path: &Path) -> Connection {
+    Connection::open(path).expect("the file is there")
+}
+
+/// Every table, read past Orbit's own code.
+pub fn dump(path: &Path) -> Value {
+    let connection = open(path);
+    let rows = |sql: &str| rows(&connection, sql);
+    let cluster = rows(
+        "SELECT id, cluster_id, (SELECT version FROM schema_version) AS schema_version, mode, term, incarnation,
+            CASE WHEN leader_node IS NOT NULL THEN json_object('node_id', leader_node, 'host', host, 'pid', pid,
+                'addr', leader_addr, 'since_ms', since_ms) END AS json_holder
+         FROM orbit_cluster",
+    );
+    json!({
+        "orbit_cluster": cluster,
+        "orbit_owners": rows(
+            "SELECT execution_id, root_id, run, epoch, last_seq, group_id, next_wake_ms FROM orbit_owners
+             ORDER BY execution_id",
+        ),
+        "workflow_executions": rows(
+            "SELECT execution_id, root_id, run, workflow, version, status, created_at_ms, updated_at_ms,
+                labels AS json_labels
+             FROM workflow_executions ORDER BY execution_id",
+        ),
+        "execution_events": rows(
+            "SELECT execution_id, run, seq, at_ms, group_id, CAST(payload AS TEXT) AS event FROM execution_events
+             ORDER BY execution_id, run, seq",
+        ),
+        "orbit_tasks": rows(
+            "SELECT task_id, execution_id, unit, attempt, task_name, contract_version, enqueued_ms, state, token,
+                claimed_by AS incarnation, claim_key
+             FROM orbit_tasks ORDER BY task_id",
+        ),
+        "workflow_definitions": rows(
+            "SELECT name, version, hash, document AS json_document, created_at_ms, deploy_key AS call_key
+             FROM workflow_definitions ORDER BY deploy_order",
+        ),
+        "orbit_workers": rows(
+            "SELECT worker_id, runtime, sdk, contracts AS json_contracts, last_seen_ms FROM orbit_workers
+             ORDER BY worker_id",
+        ),
+    })
+}
+
+/// Rows as objects. A column named `json_x` holds the JSON text of `x`; sixteen bytes are a UUID.
+fn rows(connection: &Connection, sql: &str) -> Vec<Value> {
+    let mut statement = connection.prepare(sql).expect("the tables are there");
+    let names: Vec<String> = statement.column_names().into_iter().map(String::from).collect();
+    let object = |row: &Row<'_>| {
+        let columns = names.iter().enumerate().map(|(index, name)| {
+            let value = row.get_ref(index)?;
+            Ok(match name.strip_prefix("json_") {
+                Some(name) => (name.to_owned(), parsed(value)),
+                None => (name.clone(), plain(value)),
+            })
+        });
+        columns.collect::<rusqlite::Result<serde_json::Map<_, _>>>().map(Value::Object)
+    };
+    statement.query_map([], object).expect("it runs").map(|row| row.expect("it reads")).collect()
+}
+
+fn plain(value: ValueRef<'_>) -> Value {
+    match value {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(number) => number.into(),
+        ValueRef::Text(text) => std::str::from_utf8(text).expect("text is UTF-8").into(),
+        ValueRef::Blob(bytes) => Uuid::from_slice(bytes).expect("sixteen bytes").to_string().into(),
+        ValueRef::Real(_) => panic!("no column holds a fraction"),
+    }
+}
+
+fn parsed(value: ValueRef<'_>) -> Value {
+    match value {
+        ValueRef::Null => Value::Null,
+        other => serde_json::from_str(other.as_str().expect("text")).expect("JSON"),
+    }
+}
+
+/// Labels as `(execution, created, key, value)`.
+pub struct AllLabels {
+    pub searchable: BTreeSet<(String, i64, String, String)>,
+    pub shown: BTreeSet<(String, i64, String, String)>,
+}
+
+pub fn labels(path: &Path) -> AllLabels {
+    let connection = open(path);
+    let mut statement =
+        connection.prepare("SELECT execution_id, created_at_ms, key, value FROM execution_labels").expect("a table");
+    let searchable = statement
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
+        .expect("it runs")
+        .map(|row| row.expect("it reads"))
+        .collect();
+    let mut statement =
+        connection.prepare("SELECT execution_id, created_at_ms, labels FROM workflow_executions").expect("a table");
+    let shown: Vec<(String, i64, String)> = statement
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .expect("it runs")
+        .map(|row| row.expect("it reads"))
+        .collect();
+    let shown = shown.into_iter().flat_map(|(execution, created, labels)| {
+        let labels: Labels = serde_json::from_str(&labels).expect("labels");
+        labels.into_iter().map(move |(key, value)| (execution.clone(), created, key, value))
+    });
+    AllLabels { searchable, shown: shown.collect() }
+}
