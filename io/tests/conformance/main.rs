@@ -88,7 +88,7 @@ fn compare(steps: Vec<Step>) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn sqlite_answers_as_the_model_does_and_holds_the_same(steps in prop::collection::vec(plan::step(), 1..80)) {

@@ -56,7 +56,7 @@ pub fn dump(path: &Path) -> Value {
 /// Rows as objects. A column named `json_x` holds the JSON text of `x`; sixteen bytes are a UUID.
 fn rows(connection: &Connection, sql: &str) -> Vec<Value> {
     let mut statement = connection.prepare(sql).expect("the tables are there");
-    let names: Vec<String> = statement.column_names().into_iter().map(String::from).collect();
+    let names: Vec<String> = statement.column_names().map(String::from).collect();
     let object = |row: &Row<'_>| {
         let columns = names.iter().enumerate().map(|(index, name)| {
             let value = row.get_ref(index)?;
