@@ -58,3 +58,46 @@ impl Drop for Answer {
         self.activity.exchange_over();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::HttpConfig;
+    use std::sync::Mutex;
+
+    /// The requests whose answers are reported as lost.
+    fn lost(scenario: impl FnOnce(Arc<Activity>)) -> Vec<u64> {
+        let lost = Arc::new(Mutex::new(Vec::new()));
+        let list = lost.clone();
+        let report = move |id: RequestId| list.lock().unwrap().push(id.0);
+        scenario(Arc::new(Activity::new(&HttpConfig::default(), report)));
+        std::mem::take(&mut lost.lock().unwrap())
+    }
+
+    fn take(answer: &mut Answer) -> Option<Bytes> {
+        match Pin::new(answer).poll_frame(&mut Context::from_waker(std::task::Waker::noop())) {
+            Poll::Ready(frame) => frame.map(|frame| frame.unwrap().into_data().unwrap()),
+            Poll::Pending => panic!("the body is there"),
+        }
+    }
+
+    #[test]
+    fn a_body_that_is_dropped_unread_is_lost() {
+        let tracked = |activity| drop(Answer::new("x".into(), Some(RequestId(7)), activity));
+        assert_eq!(lost(tracked), [7]);
+        let untracked = |activity| drop(Answer::new("x".into(), None, activity));
+        assert!(lost(untracked).is_empty());
+    }
+
+    #[test]
+    fn a_body_that_is_buffered_when_the_connection_ends_is_lost_once() {
+        let scenario = |activity: Arc<Activity>| {
+            let mut answer = Answer::new("text".into(), Some(RequestId(7)), activity);
+            assert_eq!(answer.size_hint().exact(), Some(4));
+            assert_eq!(take(&mut answer).as_deref(), Some(&b"text"[..]));
+            assert!(answer.is_end_stream());
+            assert_eq!(take(&mut answer), None);
+        };
+        assert_eq!(lost(scenario), [7]);
+    }
+}

@@ -28,7 +28,9 @@ pub struct Activity {
 
 struct State {
     phase: Phase,
-    /// Since when the client has taken nothing of what is being written; none while nothing waits.
+    /// Whether some of an answer is left to write, because the client does not take it as fast as it comes.
+    writing: bool,
+    /// Since when it has taken nothing at all.
     stalled: Option<Instant>,
     /// Tracked answers that are in the write buffer, not yet handed to the system.
     unflushed: Vec<RequestId>,
@@ -50,6 +52,7 @@ impl Activity {
         Activity {
             state: Mutex::new(State {
                 phase: Phase::Waiting(Instant::now() + config.header_timeout),
+                writing: false,
                 stalled: None,
                 unflushed: Vec::new(),
             }),
@@ -94,9 +97,8 @@ impl Activity {
 
     fn write_stalled(&self) {
         let mut state = self.state();
-        if state.stalled.is_none() {
-            state.stalled = Some(Instant::now());
-        }
+        state.writing = true;
+        state.stalled.get_or_insert_with(Instant::now);
     }
 
     fn write_moved(&self) {
@@ -105,28 +107,26 @@ impl Activity {
 
     fn flushed(&self) {
         let mut state = self.state();
-        state.stalled = None;
         state.unflushed.clear();
+        if std::mem::take(&mut state.writing) {
+            state.stalled = None;
+            // The body is gone long before its last byte is; the client's time to ask again begins now.
+            if let Phase::Waiting(_) = state.phase {
+                state.phase = Phase::Waiting(Instant::now() + self.idle_timeout);
+            }
+        }
     }
 
     /// When the connection has to be given up unless something moves.
     fn deadline(&self) -> Option<Instant> {
         let state = self.state();
-        let reading = match state.phase {
+        if state.writing {
+            return state.stalled.map(|since| since + self.write_timeout);
+        }
+        match state.phase {
             Phase::Waiting(until) | Phase::Head(until) => Some(until),
             Phase::Serving => None,
-        };
-        let writing = state.stalled.map(|since| since + self.write_timeout);
-        match (reading, writing) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
         }
-    }
-
-    /// Whether nothing is under way: no byte of a request, no byte of an answer.
-    fn is_idle(&self) -> bool {
-        let state = self.state();
-        matches!(state.phase, Phase::Waiting(_)) && state.stalled.is_none() && state.unflushed.is_empty()
     }
 }
 
@@ -244,13 +244,10 @@ pub async fn drive(connection: impl Exchange, activity: Arc<Activity>, stop: imp
         if !stopping && stop.as_mut().poll(cx).is_ready() {
             stopping = true;
             connection.as_mut().finish();
-            // To be polled again, now that it knows.
+            // It ends now if it is idle, and is to be polled again to find that out.
             if connection.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(());
             }
-        }
-        if stopping && activity.is_idle() {
-            return Poll::Ready(());
         }
         alarm.as_mut().poll_past(cx, || activity.deadline())
     })

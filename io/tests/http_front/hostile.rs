@@ -143,8 +143,18 @@ async fn what_is_no_http_is_answered_with_400_and_the_connection_ends() {
 }
 
 #[tokio::test]
+async fn a_client_that_still_sends_a_body_past_the_limit_gets_to_read_the_answer() {
+    let server = Server::start(HttpConfig { body_limit: 1000, ..quick() }, fine);
+    let mut client = server.connect().await;
+    // More than the buffers of both sockets hold, so that sending it ends only if somebody reads.
+    client.send(post("/v1/executions", "application/json", &vec![b' '; 12 << 20])).await;
+    assert_eq!(client.answer().await.status, 413);
+}
+
+#[tokio::test]
 async fn a_client_that_takes_nothing_of_a_long_answer_is_given_up_and_the_node_learns_it() {
-    let mut server = Server::start(quick(), |_| Says::Answer(one_task(32 << 20)));
+    let config = HttpConfig { idle_timeout: NEVER, header_timeout: NEVER, ..quick() };
+    let mut server = Server::start(config, |_| Says::Answer(one_task(32 << 20)));
     let mut client = server.connect().await;
     let begun = Instant::now();
     client.send(post("/v1/workers/poll", "application/json", poll().to_string().as_bytes())).await;

@@ -1,6 +1,6 @@
 //! Connections that are reused, that go away, and that see the server stop.
 
-use super::support::{NEVER, Seen, Server, fine, hold, one_task, poll, post, quick, soon};
+use super::support::{NEVER, Says, Seen, Server, fine, hold, one_task, poll, post, quick, soon};
 use orbit_core::api::response::Reply;
 use orbit_core::api::{Request, Response};
 use orbit_io::http::HttpConfig;
@@ -101,6 +101,21 @@ async fn an_answer_to_a_poll_that_cannot_be_written_is_reported_as_lost() {
     soon("the first bytes of the answer", client.socket.readable()).await.unwrap();
     drop(client);
     assert_eq!(server.next().await, Seen::AnswerLost(id));
+}
+
+#[tokio::test]
+async fn a_client_that_is_slow_to_take_a_long_answer_gets_it_whole() {
+    let config = HttpConfig { idle_timeout: Duration::from_millis(200), write_timeout: NEVER, ..quick() };
+    let server = Server::start(config, |request| match request {
+        Request::Poll(_) => Says::Answer(one_task(32 << 20)),
+        other => fine(other),
+    });
+    let mut client = server.connect().await;
+    client.send(poll_bytes()).await;
+    soon("the first bytes of the answer", client.socket.readable()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(client.answer().await.body.len() > 32 << 20);
+    assert_eq!(client.get("/livez").await.status, 200, "it is not idle before it has it");
 }
 
 #[tokio::test]
