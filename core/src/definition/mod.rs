@@ -14,6 +14,7 @@ mod nearest;
 pub use document::Problem;
 pub use duration::{format_duration, parse_duration};
 pub use expression::{ExpressionError, Scope, Template};
+pub use nearest::nearest;
 
 use crate::id::{ContractVersion, DefinitionHash, StepId, TaskName, Version, WorkflowName};
 use serde_json::Value;

@@ -5,7 +5,7 @@ const MAX_COMPARED: usize = 64;
 
 /// The candidate that `name` is most likely meant to be, if one is near enough: the fewest edits (a letter added, left
 /// out, replaced, or two swapped), at most a third of the name's length. Letter case counts as nothing.
-pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted: Vec<char> = name.to_lowercase().chars().collect();
     if wanted.is_empty() || wanted.len() > MAX_COMPARED {
         return None;

@@ -1,7 +1,7 @@
 //! Reading the fields of a parsed body, with errors that name the place and say what would be right.
 
-use super::nearest::nearest;
 use orbit_core::api::{ApiError, ErrorCode};
+use orbit_core::definition::nearest;
 use orbit_core::id::{ExecutionId, SessionId, Token};
 use serde_json::{Map, Value};
 use std::fmt;

@@ -4,18 +4,21 @@ use orbit_core::api::{ApiError, ErrorCode};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::map::Entry;
 use serde_json::{Map, Value};
+use std::cell::Cell;
 use std::fmt;
 
 /// How deep a body may nest: what `serde_json` reads.
 pub const MAX_DEPTH: usize = 127;
 
-/// How deep a payload may nest. Less than [`MAX_DEPTH`], because histories and assignments wrap payloads in levels of
-/// their own, and whatever is accepted here must be readable there.
-pub const MAX_PAYLOAD_DEPTH: usize = 100;
+/// How deep a payload may nest: as deep as what expressions give.
+pub const MAX_PAYLOAD_DEPTH: usize = orbit_core::definition::MAX_DEPTH;
 
-/// Parses a body. Keys that stand twice, bytes that are not UTF-8, and anything after the value are errors.
-///
-/// Whole numbers within 64 bits stay exact; others are read as floating point.
+// Histories and assignments wrap payloads in levels of their own (`events[].error.details` has the most), and whatever
+// is accepted must be readable there.
+const _: () = assert!(MAX_PAYLOAD_DEPTH + 4 <= MAX_DEPTH);
+
+/// Parses a body. Keys that stand twice, bytes that are not UTF-8, and anything after the value are errors, and so are
+/// whole numbers that would be rounded because no 64 bits hold them.
 pub fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(ApiError::new(ErrorCode::InvalidRequest, "the body is empty; send a JSON object"));
@@ -27,7 +30,49 @@ pub fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
         ));
     }
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    Strict.deserialize(&mut reader).and_then(|value| reader.end().map(|()| value)).map_err(explain)
+    let large = Cell::new(false);
+    let value = Strict { large: &large }
+        .deserialize(&mut reader)
+        .and_then(|value| reader.end().map(|()| value))
+        .map_err(explain)?;
+    // Only the text tells a whole number from `1e30`, and hardly any body has either.
+    match large.get().then(|| rounded(bytes)).flatten() {
+        Some(number) => {
+            let shown: String = number.chars().take(80).collect();
+            let message = format!("the number {shown} does not fit 64 bits; send it as a string");
+            Err(ApiError::new(ErrorCode::InvalidRequest, message))
+        }
+        None => Ok(value),
+    }
+}
+
+/// The first whole number of a valid JSON text that no 64 bits hold.
+fn rounded(text: &[u8]) -> Option<&str> {
+    let mut at = 0;
+    while let Some(byte) = text.get(at) {
+        let begin = at;
+        at += 1;
+        match byte {
+            b'"' => {
+                while text.get(at).is_some_and(|byte| *byte != b'"') {
+                    at += if text[at] == b'\\' { 2 } else { 1 };
+                }
+                at += 1;
+            }
+            b'-' | b'0'..=b'9' => {
+                while text.get(at).is_some_and(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-')) {
+                    at += 1;
+                }
+                let number = std::str::from_utf8(&text[begin..at]).expect("digits and signs");
+                let whole = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+                if whole && number.parse::<i64>().is_err() && number.parse::<u64>().is_err() {
+                    return Some(number);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 fn explain(error: serde_json::Error) -> ApiError {
@@ -66,16 +111,20 @@ pub fn length(value: &Value) -> usize {
     count.0
 }
 
-struct Strict;
+#[derive(Clone, Copy)]
+struct Strict<'a> {
+    /// Set where a number is as large as only whole numbers beyond 64 bits are, or floating point.
+    large: &'a Cell<bool>,
+}
 
-impl<'de> DeserializeSeed<'de> for Strict {
+impl<'de> DeserializeSeed<'de> for Strict<'_> {
     type Value = Value;
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
+impl<'de> Visitor<'de> for Strict<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -91,6 +140,10 @@ impl<'de> Visitor<'de> for Strict {
         Ok(value.into())
     }
     fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        // 2 to the power of 63: below it a whole number is not read as floating point.
+        if value.abs() >= 9_223_372_036_854_775_808.0 {
+            self.large.set(true);
+        }
         Ok(value.into())
     }
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {
@@ -104,7 +157,7 @@ impl<'de> Visitor<'de> for Strict {
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = seq.next_element_seed(Strict)? {
+        while let Some(item) = seq.next_element_seed(self)? {
             items.push(item);
         }
         Ok(Value::Array(items))
@@ -117,7 +170,7 @@ impl<'de> Visitor<'de> for Strict {
                     return Err(de::Error::custom(format_args!("the key {:?} stands twice", taken.key())));
                 }
                 Entry::Vacant(free) => {
-                    free.insert(map.next_value_seed(Strict)?);
+                    free.insert(map.next_value_seed(self)?);
                 }
             }
         }
@@ -155,6 +208,22 @@ mod tests {
         assert!(refusal(b"1e999").contains("number out of range"));
         assert!(refusal(b" \n").contains("the body is empty"));
         assert!(refusal(b"\xEF\xBB\xBF{}").contains("byte order mark"));
+    }
+
+    #[test]
+    fn whole_numbers_that_would_be_rounded_are_refused() {
+        for bad in ["18446744073709551616", "-9223372036854775809", r#"{"a\"":["x",{"b":-99999999999999999999}]}"#] {
+            assert!(refusal(bad.as_bytes()).contains("does not fit 64 bits; send it as a string"), "{bad}");
+        }
+        for good in [
+            "18446744073709551615",
+            "-9223372036854775808",
+            "1e30",
+            "123456789012345678901234.5",
+            r#"["99999999999999999999", "\\", 1e300]"#,
+        ] {
+            assert_eq!(parse(good.as_bytes()).unwrap(), serde_json::from_str::<Value>(good).unwrap(), "{good}");
+        }
     }
 
     #[test]

@@ -16,7 +16,6 @@ mod fields;
 pub mod front;
 mod json;
 pub mod metrics;
-mod nearest;
 pub mod respond;
 pub mod route;
 mod service;

@@ -1,6 +1,7 @@
 //! From a [`Response`] to status, headers and bytes. Pure.
 
 use super::metrics::{self, Process};
+use crate::definition::Document;
 use orbit_core::api::response::{Accepted, Polled, ResultOutcome};
 use orbit_core::api::{ApiError, Reply, Response};
 use orbit_core::id::Token;
@@ -71,6 +72,19 @@ pub fn insert_refused(reply: &mut Reply, refused: Vec<(usize, ResultOutcome)>) {
     };
     for (index, outcome) in refused {
         outcomes.insert(index.min(outcomes.len()), outcome);
+    }
+}
+
+/// Adds line and column to the problems of a definition, which name their places by JSON pointers.
+pub fn insert_places(reply: &mut Reply, document: &Document) {
+    let Reply::Error(error) = reply else { return };
+    let Some(Value::Array(problems)) = error.details.get_mut("problems") else { return };
+    for problem in problems {
+        let Some(place) = problem.get("path").and_then(Value::as_str).and_then(|path| document.locate(path)) else {
+            continue;
+        };
+        problem["line"] = place.line.into();
+        problem["column"] = place.column.into();
     }
 }
 
@@ -207,6 +221,22 @@ mod tests {
         let before = error.clone();
         insert_refused(&mut error, vec![(0, refused("a"))]);
         assert_eq!(error, before);
+    }
+
+    #[test]
+    fn the_problems_of_a_definition_get_their_places_in_the_text() {
+        let text = "name: W\nsteps:\n  - id: a\n    task: 5\n";
+        let document = crate::definition::parse(text, crate::definition::Format::Yaml).unwrap();
+        let problems = json!([{"path": "/steps/0/task", "message": "no"}, {"path": "", "message": "no"}, 7]);
+        let error = ApiError::new(ErrorCode::DefinitionInvalid, "no").with("problems", problems);
+        let mut reply = Reply::Error(error);
+        insert_places(&mut reply, &document);
+        let Reply::Error(error) = reply else { panic!("it stays an error") };
+        let problems = &error.details["problems"];
+        assert_eq!((&problems[0]["line"], &problems[0]["column"]), (&json!(4), &json!(5)));
+        assert_eq!(problems[0]["message"], "no");
+        assert_eq!(problems[1]["line"], 1);
+        assert_eq!(problems[2], 7);
     }
 
     #[test]

@@ -13,11 +13,12 @@ mod workers;
 mod workflows;
 
 use super::fields::{Fields, Place, execution_id_problem, name_problem};
-use super::nearest::nearest;
 use super::{json, url};
+use crate::definition::Document;
 use hyper::Method;
 use orbit_core::api::response::ResultOutcome;
 use orbit_core::api::{ApiError, ErrorCode, Request};
+use orbit_core::definition::nearest;
 use orbit_core::id::{ExecutionId, Version, WorkflowName};
 use serde_json::Value;
 
@@ -76,15 +77,17 @@ pub struct RouteLimits {
 /// A request, and those results of a batch that were refused here: the outcome of each, and its place in the batch.
 ///
 /// A result that is too large is no reason to lose the others, which a client would otherwise send again for ever.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Routed {
     pub request: Request,
     pub refused: Vec<(usize, ResultOutcome)>,
+    /// Of a definition: where everything in its text is.
+    pub document: Option<Box<Document>>,
 }
 
 impl From<Request> for Routed {
     fn from(request: Request) -> Routed {
-        Routed { request, refused: Vec::new() }
+        Routed { request, refused: Vec::new(), document: None }
     }
 }
 
@@ -259,7 +262,7 @@ impl Resource {
         }
         let payloads = Payloads { max_bytes: limits.max_payload_bytes, body_bytes: body.len() };
         match self {
-            Resource::Workflows => workflows::deploy(media, body).map(Routed::from),
+            Resource::Workflows => workflows::deploy(media, body),
             Resource::Cancel(id) => executions::cancel(id.clone(), body).map(Routed::from),
             _ => {
                 let value = json::parse(body)?;

@@ -5,7 +5,7 @@ use super::connection::Activity;
 use super::front::{Extra, HttpConfig};
 use super::metrics::Process;
 use super::respond::{self, Rendered};
-use super::route::{Resource, RouteLimits};
+use super::route::{Resource, RouteLimits, Routed, Verb};
 use crate::driver::{NodeHandle, Unavailable};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
@@ -156,25 +156,25 @@ impl Service {
         };
         let media = resource.media(verb, content_type)?;
         let bytes = match verb {
-            super::route::Verb::Post => self.read(&head.headers, body).await?,
-            super::route::Verb::Get => Bytes::new(),
+            Verb::Post => self.read(&head.headers, body).await?,
+            Verb::Get => Bytes::new(),
         };
         let routed = resource.request(verb, head.uri.query(), media, &bytes, &self.limits)?;
         drop(bytes);
-        Ok(self.submit(routed.request, routed.refused).await?)
+        Ok(self.submit(routed).await?)
     }
 
-    async fn submit(
-        &self,
-        request: api::Request,
-        refused: Vec<(usize, api::response::ResultOutcome)>,
-    ) -> Result<Reply, ApiError> {
+    async fn submit(&self, routed: Routed) -> Result<Reply, ApiError> {
+        let Routed { request, refused, document } = routed;
         let hands_out_tasks = matches!(request, api::Request::Poll(_));
         let pending = self.node.submit(request).map_err(unavailable)?;
         let id = pending.id();
         let mut response = pending.await.map_err(unavailable)?;
         if !refused.is_empty() {
             respond::insert_refused(&mut response.reply, refused);
+        }
+        if let Some(document) = document {
+            respond::insert_places(&mut response.reply, &document);
         }
         let request_id = self.id_of(id);
         let rendered = respond::render(&response, text_of(&request_id), || Process {

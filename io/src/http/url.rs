@@ -1,8 +1,8 @@
 //! Paths and query strings: percent-encoding and parameters.
 
 use super::fields::list_of;
-use super::nearest::nearest;
 use orbit_core::api::{ApiError, ErrorCode};
+use orbit_core::definition::nearest;
 use std::borrow::Cow;
 use std::fmt;
 

@@ -49,7 +49,7 @@ fn report(
             return Err(Place::Field(&Place::Body, "results").invalid("is empty; send one result at least"));
         }
         let request = Request::Report { session, results: batch.results, form: ReportForm::Batch };
-        return Ok(Routed { request, refused: batch.refused });
+        return Ok(Routed { refused: batch.refused, ..request.into() });
     }
     let token = fields.required("token", token)?;
     let outcome = outcome(&mut fields)?;

@@ -66,7 +66,7 @@ pub fn poll(body: Value, payloads: &Payloads) -> Result<Routed, ApiError> {
         holding,
         results: batch.results,
     });
-    Ok(Routed { request, refused: batch.refused })
+    Ok(Routed { refused: batch.refused, ..request.into() })
 }
 
 /// POST `/v1/workers/heartbeat`

@@ -1,22 +1,27 @@
 //! `/v1/workflows`: definitions.
 
-use super::Media;
-use crate::http::json;
+use super::{Media, Routed};
+use crate::definition::{self, Format, SyntaxError};
 use orbit_core::api::{ApiError, ErrorCode, Request};
-use serde_json::Value;
 
-/// POST `/v1/workflows`
-pub fn deploy(media: Media, body: &[u8]) -> Result<Request, ApiError> {
-    let document = match media {
-        Media::Yaml => yaml(body)?,
-        Media::Json | Media::Missing => json::parse(body)?,
+/// POST `/v1/workflows`. What the document means, the node says; the places of everything in it are kept for that.
+pub fn deploy(media: Media, body: &[u8]) -> Result<Routed, ApiError> {
+    let (format, name) = match media {
+        Media::Yaml => (Format::Yaml, "YAML"),
+        Media::Json | Media::Missing => (Format::Json, "JSON"),
     };
-    Ok(Request::Deploy(Box::new(document)))
-}
-
-fn yaml(body: &[u8]) -> Result<Value, ApiError> {
-    let text = std::str::from_utf8(body)
-        .map_err(|problem| ApiError::new(ErrorCode::InvalidRequest, format!("the body is not UTF-8: {problem}")))?;
-    serde_saphyr::from_str(text)
-        .map_err(|problem| ApiError::new(ErrorCode::InvalidRequest, format!("the body is not valid YAML: {problem}")))
+    let invalid = |message| ApiError::new(ErrorCode::InvalidRequest, message);
+    let text = std::str::from_utf8(body).map_err(|problem| invalid(format!("the body is not UTF-8: {problem}")))?;
+    if text.trim().is_empty() {
+        return Err(invalid("the body is empty; send a definition".into()));
+    }
+    let mut document = definition::parse(text, format).map_err(|problem| {
+        let error = invalid(format!("the body is not valid {name}: {problem}"));
+        match problem {
+            SyntaxError { location: Some(at), .. } => error.with("line", at.line).with("column", at.column),
+            _ => error,
+        }
+    })?;
+    let request = Request::Deploy(Box::new(std::mem::take(&mut document.value)));
+    Ok(Routed { request, refused: Vec::new(), document: Some(Box::new(document)) })
 }

@@ -193,7 +193,7 @@ fn a_single_result_that_is_too_large_is_an_error() {
 
 #[test]
 fn a_result_that_is_too_large_does_not_keep_its_batch_back() {
-    let deep = (0..101).fold(json!(0), |inner, _| json!([inner]));
+    let deep = (0..json::MAX_PAYLOAD_DEPTH + 1).fold(json!(0), |inner, _| json!([inner]));
     let results = json!([
         {"token": token_text("a"), "output": "x".repeat(1000)},
         {"token": token_text("b"), "output": 1},
