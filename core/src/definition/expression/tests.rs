@@ -142,6 +142,83 @@ fn filters_and_tests_of_the_table_work() {
     assert_eq!(value("input.missing | default('x')"), json!("x"));
 }
 
+/// One use of every filter, function and test of the tables, with what it gives.
+#[test]
+fn every_word_of_the_tables_does_what_its_line_says() {
+    let cases = [
+        ("-3 | abs", json!(3)),
+        ("[1, 2, 3] | batch(2)", json!([[1, 2], [3]])),
+        ("'' | bool", json!(false)),
+        ("'aDA' | capitalize", json!("Ada")),
+        ("none | default(0)", json!(0)),
+        ("{'b': 1, 'a': 2} | dictsort(by='value', reverse=true)", json!([["a", 2], ["b", 1]])),
+        ("[4, 5] | first", json!(4)),
+        ("'1.5' | float", json!(1.5)),
+        ("'12' | int", json!(12)),
+        ("{'b': 1} | items", json!([["b", 1]])),
+        ("[1, 'a'] | join(', ')", json!("1, a")),
+        ("[4, 5] | last", json!(5)),
+        ("'äb' | length", json!(2)),
+        ("'a\\nb' | lines", json!(["a", "b"])),
+        ("['ab' | list, {'k': 1} | list, (1, 2) | list]", json!([["a", "b"], ["k"], [1, 2]])),
+        ("'AB' | lower", json!("ab")),
+        ("['a'] | map('upper')", json!(["A"])),
+        ("[1, 3, 2] | max", json!(3)),
+        ("[3, 1, 2] | min", json!(1)),
+        ("[1, none] | reject('none')", json!([1])),
+        ("[{'p': 1}, {'p': 2}] | rejectattr('p', 'eq', 1)", json!([{"p": 2}])),
+        ("'aba' | replace('a', 'x')", json!("xbx")),
+        ("[1, 2] | reverse", json!([2, 1])),
+        ("2.345 | round(2)", json!(2.35)),
+        ("[5, 15] | select('gt', 10)", json!([15])),
+        ("[{'p': 1}, {'p': 2}] | selectattr('p', 'gt', 1)", json!([{"p": 2}])),
+        ("[1, 2, 3] | slice(2)", json!([[1, 2], [3]])),
+        ("[{'p': 1}, {'p': 2}] | sort(attribute='p', reverse=true)", json!([{"p": 2}, {"p": 1}])),
+        ("'a,b' | split(',')", json!(["a", "b"])),
+        ("12 | string", json!("12")),
+        ("[1, 2.5] | sum", json!(3.5)),
+        ("'ada lovelace' | title", json!("Ada Lovelace")),
+        ("{'a': [1, none]} | tojson", json!("{\"a\":[1,null]}")),
+        ("' a ' | trim", json!("a")),
+        ("[1, 2, 1] | unique", json!([1, 2])),
+        ("'ab' | upper", json!("AB")),
+        ("range(1, 4)", json!([1, 2, 3])),
+        ("true is boolean", json!(true)),
+        ("input.x is not defined", json!(true)),
+        ("9 is divisibleby(3)", json!(true)),
+        ("'ab' is endingwith('b')", json!(true)),
+        ("1 is eq(1)", json!(true)),
+        ("2 is even", json!(true)),
+        ("false is false", json!(true)),
+        ("1.5 is float", json!(true)),
+        ("2 is ge(2)", json!(true)),
+        ("2 is gt(2)", json!(false)),
+        ("'a' is in(['a'])", json!(true)),
+        ("1 is integer", json!(true)),
+        ("[1] is iterable", json!(true)),
+        ("2 is le(2)", json!(true)),
+        ("2 is lt(2)", json!(false)),
+        ("{} is mapping", json!(true)),
+        ("1 is ne(2)", json!(true)),
+        ("none is none", json!(true)),
+        ("1 is null", json!(false)),
+        ("1 is number", json!(true)),
+        ("2 is odd", json!(false)),
+        ("[] is sequence", json!(true)),
+        ("'ab' is startingwith('b')", json!(false)),
+        ("1 is string", json!(false)),
+        ("1 is true", json!(false)),
+        ("input.x is undefined", json!(true)),
+    ];
+    for (source, expected) in &cases {
+        assert_eq!(value(source), *expected, "{source}");
+    }
+    for (word, _) in [vocabulary::FILTERS, vocabulary::TESTS, vocabulary::FUNCTIONS].concat() {
+        let used = |source: &str| source.split(|c: char| !c.is_alphanumeric()).any(|part| part == word);
+        assert!(cases.iter().any(|(source, _)| used(source)), "no case for {word}");
+    }
+}
+
 #[test]
 fn objects_come_in_the_order_of_their_keys() {
     assert_eq!(value("{'b': 1, 'a': 2} | list"), json!(["a", "b"]));
