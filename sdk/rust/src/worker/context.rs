@@ -69,6 +69,10 @@ impl Context {
     }
 
     /// Whether an earlier delivery of this attempt may have run: look first whether its work is done already.
+    ///
+    /// False is no proof: a worker that stood still for longer than its session lives reads a first delivery, which has
+    /// no flag, after its repetition has gone to another. What must happen only once needs
+    /// [`Context::idempotency_key`].
     pub fn redelivery(&self) -> bool {
         self.task.redelivery
     }

@@ -1,0 +1,82 @@
+//! Orders survive a server that is killed again and again, and workers that are killed and stand still.
+//!
+//! The server is killed (SIGKILL) at 30 random moments while 200 orders of the six-task example run on three worker
+//! processes. Between the kills some workers are killed too, and some are stopped for longer than their session lives
+//! and then go on, so that they report late. Then everything that was promised is checked from the outside: histories
+//! over HTTP, and what each worker wrote down when a task came (`worker.rs`).
+//!
+//! So that nothing passes for want of trying, the run fails unless it saw at least
+//!
+//! * 5 redeliveries: attempts that were given out again after a doubt;
+//! * 5 late results: recorded, as the step's result or as stale, after the delivery that they belong to had been
+//!   declared uncertain;
+//! * 10 kills with an append in flight: the last lines of the killed server's log say that an append had been handed
+//!   to the database and was not answered yet (`store call sent`, and no `store call answered` with its number). The
+//!   log is written before the call is handed over and after its answer is taken, without a buffer in the process, so
+//!   that a kill between the two is a kill with the append in flight or just committed.
+//!
+//! `KILLS_SEED=n` repeats the random choices of a run; which instruction a kill hits, no seed repeats.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod chaos;
+mod check;
+mod random;
+mod worker;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+const NAME: &str = "every_order_survives_thirty_kills_of_its_server";
+/// The whole run takes about a minute; past this it hangs.
+const LONGEST: Duration = Duration::from_secs(240);
+
+fn main() -> ExitCode {
+    if let Some(ending) = worker::run_if_asked() {
+        return ending;
+    }
+    // As far as the arguments of other tests concern this one.
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.iter().any(|argument| argument == "--list") {
+        println!("{NAME}: test");
+        return ExitCode::SUCCESS;
+    }
+    let filters: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
+    if !filters.is_empty() && !filters.iter().any(|filter| NAME.contains(filter.as_str())) {
+        println!("\ntest result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 1 filtered out\n");
+        return ExitCode::SUCCESS;
+    }
+    println!("\nrunning 1 test");
+    let begun = Instant::now();
+    let seed = std::env::var("KILLS_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(random::fresh_seed);
+    println!("KILLS_SEED={seed}");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let outcome = runtime.block_on(async {
+        let run = tokio::spawn(async move {
+            let record = chaos::run(seed).await;
+            check::all(&record).await
+        });
+        match tokio::time::timeout(LONGEST, run).await {
+            Err(_) => Err(vec![format!("the run has not ended within {LONGEST:?}")]),
+            Ok(Err(panicked)) => Err(vec![panicked.to_string()]),
+            Ok(Ok(outcome)) => outcome,
+        }
+    });
+    let took = begun.elapsed().as_secs_f64();
+    match outcome {
+        Ok(figures) => {
+            println!("{figures}");
+            println!("test {NAME} ... ok\n\ntest result: ok. 1 passed; 0 failed; finished in {took:.2}s\n");
+            ExitCode::SUCCESS
+        }
+        Err(problems) => {
+            for problem in &problems {
+                println!("{problem}");
+            }
+            println!("\nrepeat with: KILLS_SEED={seed} cargo test -p server --test kills");
+            println!("test {NAME} ... FAILED\n\ntest result: FAILED. 0 passed; 1 failed; finished in {took:.2}s\n");
+            ExitCode::FAILURE
+        }
+    }
+}
