@@ -1,5 +1,23 @@
 //! Orbit's proof: the very code that decides in production, driven through seeded worlds full of faults.
 //!
+//! A run draws its [`plan`] from a seed, builds a [`world`] of servers, clients and workers around the model
+//! [`store`], lets faults happen, heals them, and holds everything that was committed, answered or logged to the
+//! checks in [`check`]. The same seed gives the same trace, on every machine and in every build.
+//!
 //! * [`store`]: the model of the database.
+//! * [`world`]: the event queue, clocks, network, processes, clients and workers.
+//! * [`workload`]: what they run. [`plan`]: what goes wrong, and how often.
+//! * [`check`]: what must hold. [`coverage`]: what must have happened, for that to mean something.
+//! * [`mutant`]: mistakes planted to show that the checks find them.
+//! * [`report`]: traces, their hash, failures. [`run`]: runs of one seed and of many.
 
+pub mod check;
+pub mod coverage;
+pub mod mutant;
+pub mod plan;
+pub mod report;
+pub mod rng;
+pub mod run;
 pub mod store;
+pub mod workload;
+pub mod world;

@@ -1,0 +1,95 @@
+//! Deliveries: a task that is handed out is recorded, for that session, with that input and key; a repeat says so.
+
+use super::history::HistoryCheck;
+use super::{Answer, Checked, Violation, ensure};
+use crate::coverage::{Coverage, Mark};
+use orbit_core::api::response::Assignment;
+use orbit_core::api::{Reply, Request};
+use orbit_core::id::{ExecutionId, SessionId, StepId, Token};
+use std::collections::BTreeSet;
+
+const CHECK: &str = "delivery";
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub struct DeliveryCheck {
+    /// Attempts of which a delivery was put on the wire.
+    sent: BTreeSet<(ExecutionId, StepId, u32)>,
+    /// Tokens that stood in an answer, whether or not it was put on the wire.
+    answered: BTreeSet<Token>,
+}
+
+impl DeliveryCheck {
+    pub fn on_answer(&mut self, answer: &Answer<'_>, histories: &HistoryCheck, marks: &mut Coverage) -> Checked {
+        match (&*answer.exchange.request, &answer.response.reply) {
+            (Request::Poll(poll), Reply::Polled(polled)) => {
+                let room = polled.tasks.len() <= poll.max_tasks as usize;
+                // A token that is answered again is no new task (protocols, 24).
+                let again = polled.tasks.iter().filter(|t| self.answered.contains(&t.token)).count();
+                let bounded = room || polled.tasks.len() - again <= poll.max_tasks as usize;
+                ensure!(bounded, CHECK, "{} tasks for a poll that takes {}", polled.tasks.len(), poll.max_tasks);
+                for task in &polled.tasks {
+                    self.on_task(task, poll.session, answer.on_the_wire, histories, marks)?;
+                }
+                if !polled.cancel.is_empty() {
+                    marks.hit(Mark::CancelListed);
+                }
+            }
+            (Request::Heartbeat { .. }, Reply::Heartbeat(cancels)) if !cancels.cancel.is_empty() => {
+                marks.hit(Mark::CancelListed);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn on_task(
+        &mut self,
+        task: &Assignment,
+        session: SessionId,
+        on_the_wire: bool,
+        histories: &HistoryCheck,
+        marks: &mut Coverage,
+    ) -> Checked {
+        let token = &task.token;
+        ensure!(token.execution == task.execution_id, CHECK, "{token} belongs to {}", task.execution_id);
+        let Some(tracked) = histories.get(&task.execution_id) else {
+            return Err(Violation::safety(CHECK, format!("{token} is handed out, and its execution is not recorded")));
+        };
+        let Some(dispatched) = tracked.dispatched.get(token) else {
+            return Err(Violation::safety(CHECK, format!("{token} is handed out, and no StepDispatched is recorded")));
+        };
+        let same = dispatched.unit.as_str() == task.step_id.as_str() && dispatched.attempt == task.attempt;
+        ensure!(same, CHECK, "{token} is handed out as {} {}, recorded as {dispatched:?}", task.step_id, task.attempt);
+        ensure!(
+            dispatched.session == session,
+            CHECK,
+            "{token} is handed to session {session:?}, and recorded for {:?}",
+            dispatched.session
+        );
+        let given = tracked.scheduled.get(&dispatched.unit).expect("checked when it was recorded");
+        ensure!(given.input == task.input, CHECK, "{token} is handed out with another input than was recorded");
+        let key = given.idempotency_key == task.idempotency_key;
+        ensure!(key, CHECK, "{token} is handed out under another idempotency key than was recorded");
+        let attempt = (task.execution_id.clone(), task.step_id.clone(), task.attempt);
+        let repeat = self.sent.contains(&attempt);
+        let again = !self.answered.insert(token.clone());
+        ensure!(
+            task.redelivery || !repeat,
+            CHECK,
+            "attempt {} of {} of {} was sent before, and {token} does not say so",
+            task.attempt,
+            task.step_id,
+            task.execution_id
+        );
+        let earlier = again || tracked.deliveries(task.step_id.as_str(), task.attempt) > 1;
+        ensure!(earlier || !task.redelivery, CHECK, "{token} says that it is a repeat, and nothing came before it");
+        if again {
+            marks.hit(Mark::TokenAnsweredAgain);
+        }
+        if on_the_wire {
+            self.sent.insert(attempt);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,428 @@
+//! Histories: gapless, one terminal event and nothing behind it, time that never goes back, one success for a step;
+//! results that a worker really gave, for a token that was really handed out; steps in the order of the definition.
+//!
+//! This check knows nothing of `decide`: it is a second opinion on it.
+
+use super::{Checked, Committed, Violation, ensure};
+use crate::coverage::{Coverage, Mark};
+use crate::store::{Change, ModelStore};
+use orbit_core::api::request::TaskOutcome;
+use orbit_core::definition::{Definition, StepKind};
+use orbit_core::execution::event::{Event, Json, Recorded, codes};
+use orbit_core::id::{ExecutionId, Seq, SessionId, Token, UnitKey};
+use orbit_core::store::append::{Group, Member, OwnerChange, Status, TaskChange, Wake};
+use orbit_core::time::ClusterMs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+const CHECK: &str = "history";
+
+/// How much earlier than its time a timer may fire by the database's clock, in milliseconds: the rounding of three
+/// clocks to milliseconds.
+const EARLY_MS: i64 = 3;
+
+/// What is known of every execution.
+#[derive(Debug, Default)]
+pub struct HistoryCheck {
+    executions: BTreeMap<ExecutionId, Tracked>,
+}
+
+/// What is known of one execution.
+#[derive(Debug)]
+pub struct Tracked {
+    pub definition: Arc<Definition>,
+    pub events: Vec<Recorded>,
+    /// How it ended.
+    pub ended: Option<Status>,
+    /// Every delivery that was recorded.
+    pub dispatched: BTreeMap<Token, Dispatched>,
+    /// The results that were recorded as such, by their delivery.
+    pub results: BTreeMap<Token, Seq>,
+    /// What each unit was given, and its key.
+    pub scheduled: BTreeMap<UnitKey, Scheduled>,
+    settled: BTreeSet<UnitKey>,
+    succeeded: BTreeSet<UnitKey>,
+    /// Units that wait for a time.
+    waiting: BTreeMap<UnitKey, ClusterMs>,
+    uncertain: BTreeSet<Token>,
+    cancelled: bool,
+    parked: bool,
+}
+
+/// A recorded delivery.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dispatched {
+    pub unit: UnitKey,
+    pub attempt: u32,
+    pub session: SessionId,
+    pub seq: Seq,
+}
+
+/// What a unit was given.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scheduled {
+    pub input: Json,
+    pub idempotency_key: String,
+    pub attempt: u32,
+}
+
+impl Tracked {
+    /// The number of its last event.
+    pub fn last(&self) -> Seq {
+        Seq(self.events.len() as u64)
+    }
+
+    /// Whether somebody asked for its end.
+    pub fn cancel_requested(&self) -> bool {
+        self.cancelled
+    }
+
+    /// How often that attempt was handed out.
+    pub fn deliveries(&self, unit: &str, attempt: u32) -> usize {
+        self.dispatched.values().filter(|d| d.unit.as_str() == unit && d.attempt == attempt).count()
+    }
+
+    /// The output of a completed one, the error of a failed one.
+    pub fn terminal(&self) -> Option<&Event> {
+        self.ended.and(self.events.last()).map(|e| &e.event)
+    }
+}
+
+impl HistoryCheck {
+    /// What is known of that execution.
+    pub fn get(&self, id: &ExecutionId) -> Option<&Tracked> {
+        self.executions.get(id)
+    }
+
+    /// All executions.
+    pub fn all(&self) -> impl Iterator<Item = (&ExecutionId, &Tracked)> {
+        self.executions.iter()
+    }
+
+    pub fn on_commit(&mut self, committed: &Committed<'_>, marks: &mut Coverage) -> Checked {
+        let groups = committed.commit.changes.iter().filter_map(|change| match change {
+            Change::Group { group, repeated: false, .. } => Some(group),
+            _ => None,
+        });
+        for group in groups {
+            for member in &group.members {
+                self.on_member(member, committed, marks)?;
+            }
+            mark_group(group, marks);
+        }
+        Ok(())
+    }
+
+    fn on_member(&mut self, member: &Member, committed: &Committed<'_>, marks: &mut Coverage) -> Checked {
+        let id = &member.execution;
+        let mut events = Vec::with_capacity(member.events.len());
+        for stored in &member.events {
+            let event = Recorded::decode(&stored.bytes)
+                .map_err(|e| Violation::safety(CHECK, format!("an event of {id} cannot be read: {e}")))?;
+            ensure!(
+                event.seq == stored.seq && event.at_ms == stored.at_ms,
+                CHECK,
+                "an event of {id} says {} at {:?}, and its row {} at {:?}",
+                event.seq,
+                event.at_ms,
+                stored.seq,
+                stored.at_ms
+            );
+            events.push(event);
+        }
+        if !self.executions.contains_key(id) {
+            let first = events.first().map(|e| &e.event);
+            let Some(Event::WorkflowCreated { workflow, version, definition_hash, .. }) = first else {
+                return Err(Violation::safety(CHECK, format!("{id} begins with {first:?}")));
+            };
+            let definition = committed.book.definition(workflow, version).filter(|d| d.hash == *definition_hash);
+            let Some(definition) = definition else {
+                return Err(Violation::safety(CHECK, format!("{id} runs {workflow} {version}, which nobody deployed")));
+            };
+            self.executions.insert(id.clone(), Tracked::new(definition));
+        }
+        let tracked = self.executions.get_mut(id).expect("just made");
+        let was_parked = std::mem::take(&mut tracked.parked);
+        for event in events {
+            if was_parked && matches!(event.event, Event::TimerFired { .. }) {
+                marks.hit(Mark::Woken);
+            }
+            tracked.on_event(id, event, committed, marks)?;
+        }
+        let status = member.summary.as_ref().map(|s| s.status);
+        match (tracked.ended, member.owner) {
+            (Some(ended), OwnerChange::End) => {
+                ensure!(status == Some(ended), CHECK, "{id} ended {ended:?}, and its summary says {status:?}");
+            }
+            (None, OwnerChange::Keep | OwnerChange::Wake(_)) => {
+                let open = status.is_none_or(|s| !s.is_terminal());
+                ensure!(open, CHECK, "{id} runs, and its summary says {status:?}");
+                if let OwnerChange::Wake(Wake::At(_) | Wake::Never) = member.owner {
+                    tracked.parked = true;
+                    marks.hit(Mark::Parked);
+                }
+            }
+            (ended, owner) => {
+                return Err(Violation::safety(CHECK, format!("{id} ended: {ended:?}, but its owner row: {owner:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    pub fn at_end(&self, store: &ModelStore) -> Checked {
+        ensure!(
+            self.executions.keys().eq(store.executions().keys()),
+            CHECK,
+            "the executions of the store are not those that were written"
+        );
+        for (id, tracked) in &self.executions {
+            let rows = store.history(id);
+            let same = rows.len() == tracked.events.len()
+                && rows.iter().zip(&tracked.events).all(|(row, event)| row.seq == event.seq);
+            ensure!(same, CHECK, "the stored history of {id} is not what was written");
+            super::replay::check(id, tracked)?;
+        }
+        Ok(())
+    }
+}
+
+fn mark_group(group: &Group, marks: &mut Coverage) {
+    for change in &group.tasks {
+        if let TaskChange::Insert(_) = change {
+            marks.hit(Mark::Queued);
+        }
+    }
+}
+
+impl Tracked {
+    fn new(definition: Arc<Definition>) -> Tracked {
+        Tracked {
+            definition,
+            events: Vec::new(),
+            ended: None,
+            dispatched: BTreeMap::new(),
+            results: BTreeMap::new(),
+            scheduled: BTreeMap::new(),
+            settled: BTreeSet::new(),
+            succeeded: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+            uncertain: BTreeSet::new(),
+            cancelled: false,
+            parked: false,
+        }
+    }
+
+    fn on_event(
+        &mut self,
+        id: &ExecutionId,
+        recorded: Recorded,
+        committed: &Committed<'_>,
+        marks: &mut Coverage,
+    ) -> Checked {
+        let at = format!("{id}#{}", recorded.seq);
+        ensure!(recorded.seq == self.last().next(), CHECK, "{at} follows #{}", self.last());
+        ensure!(self.ended.is_none(), CHECK, "{at}: {:?} comes after the end", recorded.event);
+        if let Some(before) = self.events.last() {
+            ensure!(before.at_ms <= recorded.at_ms, CHECK, "{at}: time went back from {:?}", before.at_ms);
+        }
+        let created = matches!(recorded.event, Event::WorkflowCreated { .. });
+        ensure!(created == self.events.is_empty(), CHECK, "{at}: {:?} stands there", recorded.event);
+        self.on_kind(&at, &recorded, committed, marks)?;
+        self.events.push(recorded);
+        Ok(())
+    }
+
+    fn on_kind(&mut self, at: &str, recorded: &Recorded, committed: &Committed<'_>, marks: &mut Coverage) -> Checked {
+        match &recorded.event {
+            Event::WorkflowCreated { .. } | Event::WorkflowStarted => {}
+            Event::StepScheduled { step, attempt, input, idempotency_key, redelivery } => {
+                self.may_begin(at, step)?;
+                if *redelivery {
+                    marks.hit(Mark::Redelivery);
+                }
+                let given = Scheduled {
+                    input: input.clone(),
+                    idempotency_key: idempotency_key.clone(),
+                    attempt: *attempt,
+                };
+                if let Some(before) = self.scheduled.get(step) {
+                    let same_key = before.idempotency_key == given.idempotency_key;
+                    ensure!(same_key, CHECK, "{at}: the idempotency key of {step} changed");
+                    let next = *attempt == before.attempt + 1 || (*redelivery && *attempt == before.attempt);
+                    ensure!(next, CHECK, "{at}: attempt {attempt} of {step} follows {}", before.attempt);
+                } else {
+                    ensure!(*attempt == 1, CHECK, "{at}: {step} begins with attempt {attempt}");
+                }
+                if let Some(due) = self.waiting.remove(step) {
+                    self.is_time(at, due, recorded, committed)?;
+                }
+                self.scheduled.insert(step.clone(), given);
+            }
+            Event::StepSkipped { step, .. } => {
+                self.may_begin(at, step)?;
+                self.settle(at, step)?;
+                marks.hit(Mark::StepSkipped);
+            }
+            Event::StepDispatched { step, attempt, token, worker_session, .. } => {
+                self.on_dispatch(at, recorded.seq, (step, *attempt, token, *worker_session))?;
+                let direct = self.events.last().is_some_and(|e| {
+                    matches!(&e.event, Event::StepScheduled { step: s, .. } if s == step) && e.at_ms == recorded.at_ms
+                });
+                if direct {
+                    marks.hit(Mark::DirectDispatch);
+                }
+            }
+            Event::StepSucceeded { step, output, token, .. } => {
+                ensure!(self.succeeded.insert(step.clone()), CHECK, "{at}: {step} succeeded a second time");
+                match token {
+                    Some(token) => {
+                        let given = committed.book.reported(token);
+                        let said = given.iter().any(|o| matches!(o, TaskOutcome::Succeeded(v) if v == output));
+                        ensure!(said, CHECK, "{at}: no worker reported this output of {token}: {output}");
+                        self.on_result(at, step, token, recorded.seq, marks)?;
+                    }
+                    None => self.may_begin(at, step)?,
+                }
+                self.settle(at, step)?;
+            }
+            Event::StepAttemptFailed { step, attempt, error, token } => {
+                let open = self.scheduled.get(step).is_some_and(|s| s.attempt == *attempt);
+                let skipped = !self.settled.contains(step);
+                ensure!(skipped, CHECK, "{at}: attempt {attempt} of {step} fails after its end");
+                match token {
+                    Some(token) => {
+                        let given = committed.book.reported(token);
+                        let said = given.iter().any(|o| matches!(o, TaskOutcome::Failed(e) if e.code == error.code));
+                        ensure!(said, CHECK, "{at}: no worker reported the error {} of {token}", error.code);
+                        self.on_result(at, step, token, recorded.seq, marks)?;
+                    }
+                    None if error.code == codes::TIMEOUT => marks.hit(Mark::AttemptTimedOut),
+                    None if error.code == codes::QUEUE_TIMEOUT => marks.hit(Mark::QueueTimedOut),
+                    None => {}
+                }
+                let evaluated = error.code == codes::EXPRESSION_ERROR || error.code == codes::LIMIT_EXCEEDED;
+                ensure!(open || evaluated, CHECK, "{at}: attempt {attempt} of {step} was not under way");
+            }
+            Event::StepAttemptUncertain { step, attempt, token, .. } => {
+                self.knows(at, token, step, *attempt)?;
+                self.uncertain.insert(token.clone());
+                marks.hit(Mark::Uncertain);
+            }
+            Event::RetryScheduled { step, next_attempt, fire_at_ms, .. } => {
+                let definition = self.definition.step(step.as_str());
+                let max = match definition.map(|s| &s.kind) {
+                    Some(StepKind::Task(task)) => task.retry.max_attempts,
+                    _ => 0,
+                };
+                ensure!(*next_attempt <= max, CHECK, "{at}: attempt {next_attempt} of {step}, which has {max}");
+                self.waiting.insert(step.clone(), *fire_at_ms);
+                marks.hit(Mark::RetryScheduled);
+            }
+            Event::StepFailed { step, .. } => self.settle(at, step)?,
+            Event::StepCancelled { step } => {
+                self.waiting.remove(step);
+                self.settle(at, step)?;
+            }
+            Event::TimerStarted { step, fire_at_ms } => {
+                self.may_begin(at, step)?;
+                let first = self.waiting.insert(step.clone(), *fire_at_ms).is_none();
+                ensure!(first, CHECK, "{at}: the timer of {step} was started twice");
+            }
+            Event::TimerFired { step } => {
+                let due = self.waiting.remove(step);
+                let Some(due) = due else {
+                    return Err(Violation::safety(CHECK, format!("{at}: {step} has no timer that runs")));
+                };
+                self.is_time(at, due, recorded, committed)?;
+                self.settle(at, step)?;
+                marks.hit(Mark::TimerFired);
+            }
+            Event::StaleResultIgnored { step, token, .. } => {
+                let known = self.dispatched.get(token).is_some_and(|d| d.unit == *step);
+                ensure!(known, CHECK, "{at}: {token} was never handed out for {step}");
+                marks.hit(Mark::StaleResult);
+            }
+            Event::CancelRequested { .. } => {
+                ensure!(!self.cancelled, CHECK, "{at}: cancelled twice");
+                self.cancelled = true;
+                if self.dispatched.iter().any(|(t, d)| !self.results.contains_key(t) && !self.settled.contains(&d.unit)) {
+                    marks.hit(Mark::CancelInFlight);
+                }
+            }
+            Event::WorkflowCompleted { .. } => {
+                for step in &self.definition.steps {
+                    let settled = self.settled.contains(step.id.as_str());
+                    ensure!(settled, CHECK, "{at}: completed, though {} has not ended", step.id);
+                }
+                self.ended = Some(Status::Completed);
+                marks.hit(Mark::ExecutionCompleted);
+            }
+            Event::WorkflowFailed { .. } => {
+                self.ended = Some(Status::Failed);
+                marks.hit(Mark::ExecutionFailed);
+            }
+            Event::WorkflowCancelled => {
+                ensure!(self.cancelled, CHECK, "{at}: cancelled, though nobody asked for it");
+                self.ended = Some(Status::Cancelled);
+                marks.hit(Mark::ExecutionCancelled);
+            }
+        }
+        Ok(())
+    }
+
+    fn may_begin(&self, at: &str, unit: &UnitKey) -> Checked {
+        let Some(step) = self.definition.step(unit.as_str()) else {
+            return Err(Violation::safety(CHECK, format!("{at}: the definition has no step {unit}")));
+        };
+        ensure!(!self.settled.contains(unit), CHECK, "{at}: {unit} has ended already");
+        for before in &step.after {
+            ensure!(self.settled.contains(before.as_str()), CHECK, "{at}: {unit} began before {before} ended");
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, at: &str, unit: &UnitKey) -> Checked {
+        ensure!(self.settled.insert(unit.clone()), CHECK, "{at}: {unit} ended twice");
+        Ok(())
+    }
+
+    fn is_time(&self, at: &str, due: ClusterMs, recorded: &Recorded, committed: &Committed<'_>) -> Checked {
+        ensure!(recorded.at_ms >= due, CHECK, "{at}: due at {due:?}, recorded at {:?}", recorded.at_ms);
+        let clock = committed.store.clock();
+        let early = committed.steady_clock && clock.0 + EARLY_MS < due.0;
+        ensure!(!early, CHECK, "{at}: due at {due:?}, and the database's clock shows {clock:?}");
+        Ok(())
+    }
+
+    fn on_dispatch(
+        &mut self,
+        at: &str,
+        seq: Seq,
+        (unit, attempt, token, session): (&UnitKey, u32, &Token, SessionId),
+    ) -> Checked {
+        let open = self.scheduled.get(unit).is_some_and(|s| s.attempt == attempt);
+        ensure!(open, CHECK, "{at}: attempt {attempt} of {unit} is handed out and was not scheduled");
+        ensure!(!self.settled.contains(unit), CHECK, "{at}: {unit} is handed out after its end");
+        let dispatched = Dispatched { unit: unit.clone(), attempt, session, seq };
+        let before = self.dispatched.insert(token.clone(), dispatched);
+        ensure!(before.is_none(), CHECK, "{at}: {token} is handed out twice");
+        Ok(())
+    }
+
+    fn knows(&self, at: &str, token: &Token, unit: &UnitKey, attempt: u32) -> Checked {
+        let known = self.dispatched.get(token).is_some_and(|d| d.unit == *unit && d.attempt == attempt);
+        ensure!(known, CHECK, "{at}: {token} was never handed out for attempt {attempt} of {unit}");
+        Ok(())
+    }
+
+    fn on_result(&mut self, at: &str, unit: &UnitKey, token: &Token, seq: Seq, marks: &mut Coverage) -> Checked {
+        let known = self.dispatched.get(token).is_some_and(|d| d.unit == *unit);
+        ensure!(known, CHECK, "{at}: {token} was never handed out for {unit}");
+        let first = self.results.insert(token.clone(), seq).is_none();
+        ensure!(first, CHECK, "{at}: {token} has two results");
+        if self.uncertain.contains(token) {
+            marks.hit(Mark::LateResultAccepted);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,37 @@
+//! Liveness: once the world is healed, every execution ends, every queue drains and everybody gets an answer; "not
+//! yet" comes with its reason.
+
+use crate::world::World;
+
+/// What has not come to its end yet, or `None`.
+pub fn pending(world: &World) -> Option<String> {
+    if world.processes.is_empty() {
+        return Some("no server lives".into());
+    }
+    if world.processes.len() > 1 {
+        return Some("a server that was replaced still lives".into());
+    }
+    let running: Vec<String> = world
+        .store
+        .owners()
+        .iter()
+        .map(|(id, owner)| {
+            let last = world.checks.history.get(id).and_then(|t| t.events.last());
+            format!("{id} ({:?}, wake {:?})", last.map(|e| &e.event), owner.wake)
+        })
+        .collect();
+    if !running.is_empty() {
+        let few = running.iter().take(3).cloned().collect::<Vec<_>>().join("; ");
+        return Some(format!("{} executions run: {few}", running.len()));
+    }
+    if let Some(task) = world.store.tasks().next() {
+        return Some(format!("a task is queued for an execution that has ended: {:?}", task.row));
+    }
+    if let Some(client) = world.clients.iter().find(|c| c.is_busy()) {
+        return Some(format!("a client waits: {}", client.business()));
+    }
+    if let Some((index, worker)) = world.workers.iter().enumerate().find(|(_, w)| w.is_busy() || !w.is_well()) {
+        return Some(format!("worker {index} is not at rest: {worker:?}"));
+    }
+    None
+}

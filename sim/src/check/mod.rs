@@ -1,0 +1,90 @@
+//! What must hold, always: named checks, fed by every commit of the database and by everything that leaves a server.
+//!
+//! A check sees what an outsider could see (committed transactions, answers, log lines) and never the node's memory.
+//!
+//! * [`fence`]: one writer per term, and none after a newer one.
+//! * [`history`]: histories are gapless, end once, and say only what workers said and what the definition allows.
+//! * [`replay`]: histories are exactly what `decide` yields.
+//! * [`delivery`]: a task that is handed out is recorded; a repeat says so.
+//! * [`promise`]: what is acknowledged is durable, what is refused is absent.
+//! * [`read`]: nothing is shown that is not committed, and nothing older than what was shown before.
+//! * [`log`]: no line of level ERROR that no injected fault explains.
+//! * [`pace`]: nothing spins, whatever fails.
+//! * [`liveness`]: once the world is healed, everything comes to its end, or there is a reason to read.
+
+pub mod delivery;
+pub mod fence;
+pub mod history;
+pub mod liveness;
+pub mod log;
+pub mod pace;
+pub mod promise;
+pub mod read;
+pub mod replay;
+pub mod violation;
+
+pub use violation::{Checked, Violation};
+pub(crate) use violation::ensure;
+
+use crate::coverage::Coverage;
+use crate::store::{Commit, ModelStore};
+use crate::world::book::Book;
+use crate::world::clock::Time;
+use crate::world::network::Exchange;
+use orbit_core::api::Response;
+
+/// All checks of a run.
+#[derive(Debug, Default)]
+pub struct Checks {
+    pub fence: fence::FenceCheck,
+    pub history: history::HistoryCheck,
+    pub delivery: delivery::DeliveryCheck,
+    pub promise: promise::PromiseCheck,
+    pub read: read::ReadCheck,
+    pub pace: pace::PaceCheck,
+}
+
+/// A transaction that has just committed.
+#[derive(Debug)]
+pub struct Committed<'a> {
+    pub commit: &'a Commit,
+    /// The tables after it.
+    pub store: &'a ModelStore,
+    pub book: &'a Book,
+    /// Whether the database's clock has never stepped in this run.
+    pub steady_clock: bool,
+}
+
+/// An answer that leaves a server.
+#[derive(Debug)]
+pub struct Answer<'a> {
+    pub exchange: &'a Exchange,
+    pub response: &'a Response,
+    pub store: &'a ModelStore,
+    /// Whether the server that answers is the one that may write.
+    pub current: bool,
+    /// Whether the answer is handed to the network, or dropped since nobody waits.
+    pub on_the_wire: bool,
+    pub now: Time,
+}
+
+impl Checks {
+    /// After every commit.
+    pub fn on_commit(&mut self, committed: &Committed<'_>, marks: &mut Coverage) -> Checked {
+        self.fence.on_commit(committed)?;
+        self.history.on_commit(committed, marks)
+    }
+
+    /// Before every answer leaves.
+    pub fn on_answer(&mut self, answer: &Answer<'_>, book: &mut Book, marks: &mut Coverage) -> Checked {
+        self.delivery.on_answer(answer, &self.history, marks)?;
+        self.promise.on_answer(answer, &self.history, book, marks)?;
+        self.read.on_answer(answer, &self.history, marks)
+    }
+
+    /// At the end of the run.
+    pub fn at_end(&mut self, store: &ModelStore, book: &Book) -> Checked {
+        self.history.at_end(store)?;
+        self.promise.at_end(store, book)
+    }
+}

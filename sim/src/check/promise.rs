@@ -1,0 +1,185 @@
+//! Promises: every acknowledged start, result and cancel is there exactly once; every refused one is absent.
+
+use super::history::HistoryCheck;
+use super::{Answer, Checked, Violation, ensure};
+use crate::coverage::{Coverage, Mark};
+use crate::store::ModelStore;
+use crate::world::book::Book;
+use orbit_core::api::response::{Accepted, ResultOutcome, Started};
+use orbit_core::api::request::Start;
+use orbit_core::api::{ErrorCode, Reply, Request};
+use orbit_core::execution::event::Event;
+use orbit_core::id::{ExecutionId, Token};
+use std::collections::BTreeSet;
+
+const CHECK: &str = "promise";
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub struct PromiseCheck {
+    /// Executions that somebody was told to have created.
+    created: BTreeSet<ExecutionId>,
+}
+
+impl PromiseCheck {
+    pub fn on_answer(
+        &mut self,
+        answer: &Answer<'_>,
+        histories: &HistoryCheck,
+        book: &mut Book,
+        marks: &mut Coverage,
+    ) -> Checked {
+        if let Reply::Error(error) = &answer.response.reply {
+            mark_error(error.code, marks);
+        }
+        match (&*answer.exchange.request, &answer.response.reply) {
+            (Request::Start(start), Reply::Started(started)) => self.on_started(start, started, histories, book, marks),
+            (Request::Start(start), Reply::Error(error)) => {
+                on_start_refused(start, error.code, answer, histories, book, marks)
+            }
+            (Request::Cancel { execution, .. }, Reply::Cancelled(_)) => {
+                let asked = histories.get(execution).is_some_and(|t| t.cancel_requested() || t.ended.is_some());
+                ensure!(asked, CHECK, "the cancel of {execution} is acknowledged and not recorded");
+                Ok(())
+            }
+            (Request::Cancel { execution, .. }, Reply::Error(error)) if error.code == ErrorCode::ExecutionFinished => {
+                let ended = histories.get(execution).is_some_and(|t| t.ended.is_some());
+                ensure!(ended, CHECK, "{execution} is said to have ended, and runs");
+                Ok(())
+            }
+            (Request::Report { results, .. }, Reply::Reported(outcomes)) => {
+                let tokens = results.iter().map(|r| &r.token);
+                on_outcomes(tokens, outcomes, histories, marks)
+            }
+            (Request::Report { results, .. }, Reply::ReportedOne(outcome)) => {
+                on_outcomes(results.iter().map(|r| &r.token), std::slice::from_ref(outcome), histories, marks)
+            }
+            (Request::Poll(poll), Reply::Polled(polled)) => {
+                on_outcomes(poll.results.iter().map(|r| &r.token), &polled.outcomes, histories, marks)
+            }
+            (Request::Deploy(_), Reply::Deployed(deployed)) => {
+                let there = answer.store.definitions().any(|d| d.name == deployed.name && d.version == deployed.version);
+                ensure!(there, CHECK, "{} {} is said to be deployed", deployed.name, deployed.version);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn on_started(
+        &mut self,
+        start: &Start,
+        started: &Started,
+        histories: &HistoryCheck,
+        book: &mut Book,
+        marks: &mut Coverage,
+    ) -> Checked {
+        let id = &started.execution_id;
+        ensure!(start.execution_id.as_ref().is_none_or(|asked| asked == id), CHECK, "{id} was not asked for");
+        let Some(tracked) = histories.get(id) else {
+            return Err(Violation::safety(CHECK, format!("the start of {id} is acknowledged and not recorded")));
+        };
+        let Event::WorkflowCreated { workflow, input, labels, .. } = &tracked.events[0].event else {
+            unreachable!("checked when it was recorded")
+        };
+        let same = *workflow == start.workflow && *input == start.input;
+        ensure!(same, CHECK, "{id} is acknowledged with {workflow} and {input}, which is not what was asked for");
+        if started.created {
+            ensure!(*labels == start.labels, CHECK, "{id} was started with other labels");
+            ensure!(self.created.insert(id.clone()), CHECK, "{id} is said to be created a second time");
+        } else {
+            marks.hit(Mark::StartRepeated);
+        }
+        book.acknowledged(start, id);
+        Ok(())
+    }
+
+    pub fn at_end(&self, store: &ModelStore, book: &Book) -> Checked {
+        for (id, record) in book.starts() {
+            let there = store.executions().contains_key(id);
+            if record.acknowledged {
+                ensure!(there, CHECK, "{id} was acknowledged and is not there");
+            }
+            if record.refused == record.sent {
+                ensure!(!there, CHECK, "every start of {id} was refused, and it is there");
+            }
+        }
+        let anonymous = store.executions().keys().filter(|id| !book.is_own_id(id)).count() as u64;
+        let (least, most) = book.anonymous();
+        ensure!(
+            (least..=most).contains(&anonymous),
+            CHECK,
+            "{anonymous} executions without an own id, where {least} were acknowledged and {most} asked for"
+        );
+        Ok(())
+    }
+}
+
+fn mark_error(code: ErrorCode, marks: &mut Coverage) {
+    match code {
+        ErrorCode::OutcomeUnknown => marks.hit(Mark::OutcomeUnknown),
+        ErrorCode::UnknownSession => marks.hit(Mark::SessionUnknown),
+        ErrorCode::ResourceExhausted => marks.hit(Mark::StartRefused),
+        _ => {}
+    }
+}
+
+fn on_start_refused(
+    start: &Start,
+    code: ErrorCode,
+    answer: &Answer<'_>,
+    histories: &HistoryCheck,
+    book: &mut Book,
+    marks: &mut Coverage,
+) -> Checked {
+    match code {
+        ErrorCode::OutcomeUnknown | ErrorCode::Internal => {}
+        ErrorCode::ExecutionIdConflict => {
+            let there = start.execution_id.as_ref().and_then(|id| histories.get(id)).map(|t| &t.events[0].event);
+            let Some(Event::WorkflowCreated { workflow, input, .. }) = there else {
+                return Err(Violation::safety(CHECK, format!("the id of {start:?} is said to be taken, and is not")));
+            };
+            let other = *workflow != start.workflow || *input != start.input;
+            ensure!(other, CHECK, "a repetition of the start of {:?} is refused", start.execution_id);
+            marks.hit(Mark::StartConflict);
+            book.refused(start);
+        }
+        _ => {
+            // Refused: nothing was written by this request. Whether by another one, the end tells.
+            let _ = answer;
+            book.refused(start);
+        }
+    }
+    Ok(())
+}
+
+fn on_outcomes<'a>(
+    tokens: impl ExactSizeIterator<Item = &'a Token>,
+    outcomes: &[ResultOutcome],
+    histories: &HistoryCheck,
+    marks: &mut Coverage,
+) -> Checked {
+    ensure!(
+        tokens.len() == outcomes.len(),
+        CHECK,
+        "{} outcomes of {} results",
+        outcomes.len(),
+        tokens.len()
+    );
+    for (token, outcome) in tokens.zip(outcomes) {
+        ensure!(*token == outcome.token, CHECK, "the outcome of {} stands for {token}", outcome.token);
+        let recorded = histories.get(&token.execution).is_some_and(|t| t.results.contains_key(token));
+        match outcome.outcome {
+            Accepted::Accepted => ensure!(recorded, CHECK, "the result of {token} is accepted and not recorded"),
+            Accepted::Duplicate => {
+                ensure!(recorded, CHECK, "the result of {token} is called a duplicate and is not recorded");
+                marks.hit(Mark::DuplicateResult);
+            }
+            Accepted::Stale => {}
+            Accepted::Refused => {
+                ensure!(outcome.error.is_some(), CHECK, "the result of {token} is refused without a reason");
+            }
+        }
+    }
+    Ok(())
+}

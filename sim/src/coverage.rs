@@ -1,0 +1,105 @@
+//! Marks: how often each rare event happened. Every "always" of the checks has a "sometimes" here; an ensemble of
+//! seeds in which one of them never happened shows nothing, and fails.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+macro_rules! marks {
+    ($($(#[$doc:meta])* $name:ident = $text:literal),+ $(,)?) => {
+        /// A rare event.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+        pub enum Mark { $($(#[$doc])* #[serde(rename = $text)] $name),+ }
+        impl Mark {
+            /// All of them.
+            pub const ALL: &[Mark] = &[$(Mark::$name),+];
+            /// What it is called.
+            pub fn as_str(self) -> &'static str { match self { $(Mark::$name => $text),+ } }
+        }
+    };
+}
+
+marks! {
+    CrashBetweenEffects = "crash between the effects of one input",
+    CrashBeforeCommit = "crash between an effect and its reply: not committed",
+    CrashAfterCommit = "crash after a commit, before its reply",
+    CrashAfterReply = "crash with no write in flight",
+    PausedServer = "server paused past a session timeout",
+    CleanStop = "clean stop",
+    CleanStopWithWork = "clean stop with executions running",
+    Usurped = "a second server took over; the first found out",
+    FencedAppend = "group rejected: fenced",
+    GroupRejected = "group rejected: other reasons",
+    CallFailed = "store call failed",
+    DiskFull = "store call refused by a full disk",
+    UnknownWritten = "unknown outcome resolved as written",
+    UnknownNotWritten = "unknown outcome resolved as not written",
+    ClaimRepeated = "claim repeated under its key",
+    BigBatch = "append of several groups",
+    DirectDispatch = "dispatch in the append that schedules",
+    Queued = "task queued",
+    ClaimedFromQueue = "task claimed from the queue",
+    Requeued = "claim of a dead server put back",
+    Parked = "execution parked",
+    Woken = "parked execution woken by its timer",
+    Loaded = "execution loaded",
+    SessionLost = "session fell silent",
+    SessionUnknown = "worker told that its session is unknown",
+    Uncertain = "attempt uncertain",
+    Redelivery = "redelivery of an attempt",
+    TokenAnsweredAgain = "token answered again",
+    LateResultAccepted = "late result of an earlier delivery accepted",
+    StaleResult = "stale result recorded",
+    DuplicateResult = "duplicate result recognised",
+    OutcomeUnknown = "request told that its outcome is unknown",
+    AnswerLost = "answer lost, and the front noticed",
+    RequestGone = "the one who asked was gone",
+    StartRepeated = "repeated start recognised",
+    StartConflict = "start refused: the id is taken",
+    StartRefused = "start refused for a limit",
+    CancelInFlight = "cancel while a task was out",
+    CancelListed = "token in a cancel list",
+    RetryScheduled = "retry scheduled",
+    AttemptTimedOut = "attempt timed out",
+    QueueTimedOut = "attempt timed out in the queue",
+    StepSkipped = "step skipped",
+    TimerFired = "timer fired",
+    ClockBack = "database clock stepped back",
+    ClockForward = "database clock stepped forward",
+    ExecutionFailed = "execution failed",
+    ExecutionCancelled = "execution cancelled",
+    ExecutionCompleted = "execution completed",
+    WaitEnded = "wait answered with the end",
+}
+
+/// How often each mark was hit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Coverage(BTreeMap<Mark, u64>);
+
+impl Coverage {
+    /// It happened.
+    pub fn hit(&mut self, mark: Mark) {
+        *self.0.entry(mark).or_default() += 1;
+    }
+
+    /// How often it happened.
+    pub fn count(&self, mark: Mark) -> u64 {
+        self.0.get(&mark).copied().unwrap_or(0)
+    }
+
+    /// Adds what happened in another run.
+    pub fn add(&mut self, other: &Coverage) {
+        for (mark, count) in &other.0 {
+            *self.0.entry(*mark).or_default() += count;
+        }
+    }
+
+    /// What never happened.
+    pub fn holes(&self) -> Vec<Mark> {
+        Mark::ALL.iter().copied().filter(|m| self.count(*m) == 0).collect()
+    }
+
+    /// A table for people.
+    pub fn table(&self) -> String {
+        Mark::ALL.iter().map(|m| format!("{:>9}  {}\n", self.count(*m), m.as_str())).collect()
+    }
+}

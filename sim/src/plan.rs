@@ -1,0 +1,287 @@
+//! What a run is made of: drawn from the seed (swarm testing), printed before the run, and changed by `--set`.
+//!
+//! Each seed switches a random half of the faults off and gives the others very different rates, so that no fault
+//! hides behind another. A fault that lasts has a probability and a smallest and largest duration, so that it neither
+//! flaps nor lasts for ever. After the chaos comes the healing: all faults end, and everything must come to its end.
+
+use crate::rng::{Dice, Ratio, Stream};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The options of one run. Durations are in milliseconds unless the name says otherwise; pairs are bounds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    pub seed: u64,
+    /// How long faults happen.
+    pub chaos_ms: u64,
+    /// Within this time after the healing, everything has come to its end.
+    pub heal_ms: u64,
+    pub clients: u32,
+    /// How long a client thinks before its next request.
+    pub think_ms: [u64; 2],
+    /// How many executions clients start, together.
+    pub starts: u32,
+    pub workflows: u32,
+    pub workers: u32,
+    pub server: ServerPlan,
+    pub network: NetworkPlan,
+    pub disk: DiskPlan,
+    pub habits: Habits,
+    pub faults: Faults,
+}
+
+/// The server's configuration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerPlan {
+    pub session_timeout_ms: u64,
+    pub heartbeat_ms: u64,
+    pub check_ms: u64,
+    pub call_deadline_ms: u64,
+    pub request_deadline_ms: u64,
+    pub max_resident: u64,
+    pub max_active: u64,
+    pub max_append_groups: usize,
+    pub max_append_bytes: usize,
+    /// How fast the process's monotonic clock runs, in parts per million off the true time.
+    pub drift_ppm: [u64; 2],
+}
+
+/// The way between clients, workers and the server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NetworkPlan {
+    pub latency_us: [u64; 2],
+    pub lose_request: Ratio,
+    pub lose_response: Ratio,
+    /// How often the front notices that an answer was not written, or that the one who asked is gone.
+    pub notice: Ratio,
+    /// How often the front says so although the answer arrived.
+    pub false_notice: Ratio,
+}
+
+/// The database's disk.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiskPlan {
+    /// From the sending of a call to its commit, and from there to its reply.
+    pub latency_us: [u64; 2],
+    /// A call fails, certainly.
+    pub fail: Ratio,
+    /// The outcome of a call stays unknown: half of them committed.
+    pub unknown: Ratio,
+    /// A call takes this much longer.
+    pub slow: Ratio,
+    pub slow_ms: [u64; 2],
+}
+
+/// How workers and clients behave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Habits {
+    pub task_ms: [u64; 2],
+    /// A task takes this much longer.
+    pub long_task: Ratio,
+    pub long_task_ms: [u64; 2],
+    pub task_fails: Ratio,
+    /// Of the failures: final, whatever the retries.
+    pub task_fails_for_good: Ratio,
+    /// A worker that never says what it holds.
+    pub silent_worker: Ratio,
+    /// A worker that reports by complete and fail, not with its polls.
+    pub direct_reports: Ratio,
+    /// A result is reported once more after it was acknowledged.
+    pub report_twice: Ratio,
+    /// A token in a cancel list is worked on all the same.
+    pub ignore_cancel: Ratio,
+    /// A client cancels rather than reads.
+    pub cancel: Ratio,
+    /// A start names its own id.
+    pub own_id: Ratio,
+    /// A start repeats an earlier one.
+    pub repeat_start: Ratio,
+    /// A client stops waiting for an answer early.
+    pub impatient: Ratio,
+}
+
+/// A fault that lasts: how often it begins, looked at every [`TICK_MS`], and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fault {
+    pub chance: Ratio,
+    pub shortest_ms: u64,
+    pub longest_ms: u64,
+}
+
+impl Fault {
+    /// Its bounds.
+    pub fn bounds(&self) -> [u64; 2] {
+        [self.shortest_ms, self.longest_ms]
+    }
+}
+
+/// How often the world looks whether a lasting fault begins.
+pub const TICK_MS: u64 = 250;
+
+/// What goes wrong.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Faults {
+    /// The server is killed, and started again after so long.
+    pub crash: Fault,
+    /// It is killed after some of the effects of one input.
+    pub crash_in_step: Ratio,
+    /// It is killed when a transaction has committed and the reply is still to come.
+    pub crash_after_commit: Ratio,
+    /// It is stopped cleanly (SIGTERM), and started again after so long.
+    pub stop: Fault,
+    /// It stands still (SIGSTOP, a suspended host).
+    pub pause: Fault,
+    /// A second server takes the database over while the first one lives.
+    pub usurp: Fault,
+    pub disk_full: Fault,
+    pub disk_stall: Fault,
+    /// Nothing passes between the server and the others.
+    pub network_down: Fault,
+    /// The host's wall clock steps back, or forward, by so much.
+    pub clock_back: Fault,
+    pub clock_forward: Fault,
+    pub worker_death: Fault,
+    pub worker_pause: Fault,
+    /// A worker unregisters and comes back.
+    pub worker_leaves: Fault,
+    /// The server's timer fires although nothing is due.
+    pub early_wake: Ratio,
+}
+
+impl Plan {
+    /// The options of `seed`.
+    pub fn draw(seed: u64) -> Plan {
+        let mut d = Dice::new(seed, Stream::Plan);
+        let session_timeout_ms = d.between([2_000, 6_000]);
+        let slow_disk = d.chance(Ratio::new(1, 4));
+        let slow_network = d.chance(Ratio::new(1, 4));
+        Plan {
+            seed,
+            chaos_ms: d.between([8_000, 24_000]),
+            heal_ms: 240_000,
+            clients: u32::try_from(d.between([1, 4])).expect("small"),
+            think_ms: [d.between([1, 50]), d.between([100, 1_500])],
+            starts: u32::try_from(d.between([3, 24])).expect("small"),
+            workflows: u32::try_from(d.between([1, 3])).expect("small"),
+            workers: u32::try_from(d.between([1, 4])).expect("small"),
+            server: ServerPlan {
+                session_timeout_ms,
+                heartbeat_ms: session_timeout_ms / 4,
+                check_ms: *d.pick(&[250, 500, 1_000]),
+                call_deadline_ms: *d.pick(&[500, 2_000, 10_000]),
+                request_deadline_ms: *d.pick(&[300, 2_000, 10_000]),
+                max_resident: *d.pick(&[0, 1, 2, 5, 10_000]),
+                max_active: *d.pick(&[2, 5, 100_000, 100_000]),
+                max_append_groups: *d.pick(&[1, 2, 4, 256]),
+                max_append_bytes: *d.pick(&[600, 4_000, 1 << 20]),
+                drift_ppm: *d.pick(&[[0, 0], [0, 200], [0, 20_000]]),
+            },
+            network: NetworkPlan {
+                latency_us: if slow_network { [1_000, 200_000] } else { [50, 2_000] },
+                lose_request: ratio(&mut d, &[200, 40, 10]),
+                lose_response: ratio(&mut d, &[200, 40, 10]),
+                notice: Ratio::new(1, *d.pick(&[1, 2, 8])),
+                false_notice: ratio(&mut d, &[200, 50]),
+            },
+            disk: DiskPlan {
+                latency_us: if slow_disk { [1_000, 60_000] } else { [100, 4_000] },
+                fail: ratio(&mut d, &[200, 40, 8]),
+                unknown: ratio(&mut d, &[200, 40, 8]),
+                slow: ratio(&mut d, &[200, 40]),
+                slow_ms: [100, 3_000],
+            },
+            habits: Habits {
+                task_ms: [1, *d.pick(&[20, 300, 1_500])],
+                long_task: ratio(&mut d, &[40, 10]),
+                long_task_ms: [1_000, 9_000],
+                task_fails: ratio(&mut d, &[20, 6, 3]),
+                task_fails_for_good: Ratio::new(1, 6),
+                silent_worker: Ratio::new(1, 4),
+                direct_reports: Ratio::new(1, 2),
+                report_twice: ratio(&mut d, &[20, 4]),
+                ignore_cancel: Ratio::new(1, 3),
+                cancel: ratio(&mut d, &[20, 8]),
+                own_id: Ratio::new(4, 5),
+                repeat_start: ratio(&mut d, &[10, 4]),
+                impatient: ratio(&mut d, &[20, 6]),
+            },
+            faults: Faults {
+                crash: fault(&mut d, &[100, 30, 12], [50, 2_000]),
+                crash_in_step: ratio(&mut d, &[2_000, 500, 150]),
+                crash_after_commit: ratio(&mut d, &[400, 100, 40]),
+                stop: fault(&mut d, &[100, 40], [50, 2_000]),
+                pause: fault(&mut d, &[100, 40], [50, 9_000]),
+                usurp: if d.chance(Ratio::new(1, 3)) { fault(&mut d, &[40], [0, 0]) } else { off() },
+                disk_full: fault(&mut d, &[80, 30], [100, 4_000]),
+                disk_stall: fault(&mut d, &[80, 30], [100, 4_000]),
+                network_down: fault(&mut d, &[80, 30], [200, 6_000]),
+                clock_back: fault(&mut d, &[60], [1, 20_000]),
+                clock_forward: fault(&mut d, &[60], [1, 20_000]),
+                worker_death: fault(&mut d, &[60, 20], [100, 8_000]),
+                worker_pause: fault(&mut d, &[60, 20], [500, 12_000]),
+                worker_leaves: fault(&mut d, &[60, 20], [100, 4_000]),
+                early_wake: ratio(&mut d, &[50]),
+            },
+        }
+    }
+
+    /// The same with one option changed: `key` is a path such as `faults.pause`, which `0` switches off whatever kind
+    /// of probability it is.
+    pub fn set(&self, key: &str, value: &str) -> Result<Plan, String> {
+        let mut all = serde_json::to_value(self).expect("a plan is plain data");
+        let pointer = format!("/{}", key.replace('.', "/"));
+        let place = all.pointer_mut(&pointer).ok_or_else(|| format!("a plan has no option {key:?}"))?;
+        match place {
+            Value::Object(fault) if value == "0" && fault.contains_key("chance") => {
+                fault.insert("chance".into(), Value::String(Ratio::NEVER.to_string()));
+            }
+            Value::String(_) if value == "0" => *place = Value::String(Ratio::NEVER.to_string()),
+            _ => *place = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.into())),
+        }
+        serde_json::from_value(all).map_err(|e| format!("{value:?} is no value of {key}: {e}"))
+    }
+}
+
+/// Off in half of the plans, else one of the rates, each given as *one in so many*.
+fn ratio(d: &mut Dice, one_in: &[u32]) -> Ratio {
+    let (on, rate) = (d.chance(Ratio::new(1, 2)), *d.pick(one_in));
+    if on { Ratio::new(1, rate) } else { Ratio::NEVER }
+}
+
+fn fault(d: &mut Dice, one_in: &[u32], [shortest_ms, longest_ms]: [u64; 2]) -> Fault {
+    Fault { chance: ratio(d, one_in), shortest_ms, longest_ms }
+}
+
+fn off() -> Fault {
+    Fault { chance: Ratio::NEVER, shortest_ms: 0, longest_ms: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_always_draws_the_same_plan_and_others_draw_others() {
+        assert_eq!(Plan::draw(7), Plan::draw(7));
+        assert_ne!(Plan::draw(7), Plan { seed: 7, ..Plan::draw(8) });
+    }
+
+    #[test]
+    fn an_option_is_changed_by_its_path_and_a_fault_is_switched_off_by_zero() {
+        let plan = Plan::draw(1).set("clients", "9").unwrap();
+        assert_eq!(plan.clients, 9);
+        let plan = plan.set("faults.pause.chance", "1/3").unwrap();
+        assert_eq!(plan.faults.pause.chance, Ratio::new(1, 3));
+        assert!(plan.set("faults.pause", "0").unwrap().faults.pause.chance.is_never());
+        assert!(plan.set("disk.unknown", "0").unwrap().disk.unknown.is_never());
+        assert!(plan.set("faults.flood", "0").unwrap_err().contains("no option"));
+        assert!(plan.set("clients", "many").unwrap_err().contains("no value of clients"));
+    }
+}

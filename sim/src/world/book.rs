@@ -1,0 +1,124 @@
+//! What the world's clients and workers asked for, said and were told: what the checks hold the server to.
+
+use orbit_core::api::request::{Start, TaskOutcome};
+use orbit_core::definition::Definition;
+use orbit_core::id::{ExecutionId, Token, Version, WorkflowName};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What is known of a start with an id that its client chose.
+#[derive(Clone, Debug)]
+pub struct StartRecord {
+    /// The first request; repetitions send it again.
+    pub start: Start,
+    /// Requests that were sent, whatever became of them.
+    pub sent: u64,
+    /// Requests that were answered with a refusal.
+    pub refused: u64,
+    pub acknowledged: bool,
+}
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub struct Book {
+    definitions: BTreeMap<(WorkflowName, Version), Arc<Definition>>,
+    documents: Vec<Value>,
+    starts: BTreeMap<ExecutionId, StartRecord>,
+    anonymous_sent: u64,
+    anonymous_refused: u64,
+    anonymous_acknowledged: BTreeSet<ExecutionId>,
+    reports: BTreeMap<Token, Vec<TaskOutcome>>,
+}
+
+impl Book {
+    /// A book that knows these definitions.
+    pub fn new(documents: Vec<Value>) -> Book {
+        let mut book = Book::default();
+        for document in &documents {
+            let definition = Definition::from_document(document)
+                .unwrap_or_else(|problems| panic!("a drawn definition is right: {problems:?} in {document}"));
+            let name = (definition.name.clone(), definition.version.clone());
+            book.definitions.insert(name, Arc::new(definition));
+        }
+        book.documents = documents;
+        book
+    }
+
+    /// The definition of that name and version, whether or not it is deployed yet.
+    pub fn definition(&self, name: &WorkflowName, version: &Version) -> Option<Arc<Definition>> {
+        self.definitions.get(&(name.clone(), version.clone())).cloned()
+    }
+
+    /// Every definition.
+    pub fn definitions(&self) -> impl Iterator<Item = &Arc<Definition>> {
+        self.definitions.values()
+    }
+
+    /// The documents to deploy.
+    pub fn documents(&self) -> &[Value] {
+        &self.documents
+    }
+
+    /// A start is sent.
+    pub fn asked(&mut self, start: &Start) {
+        match &start.execution_id {
+            None => self.anonymous_sent += 1,
+            Some(id) => {
+                let fresh = || StartRecord { start: start.clone(), sent: 0, refused: 0, acknowledged: false };
+                self.starts.entry(id.clone()).or_insert_with(fresh).sent += 1;
+            }
+        }
+    }
+
+    /// A start was answered with a refusal: nothing was written by it.
+    pub fn refused(&mut self, start: &Start) {
+        match &start.execution_id {
+            None => self.anonymous_refused += 1,
+            Some(id) => self.starts.get_mut(id).expect("it was asked for").refused += 1,
+        }
+    }
+
+    /// A start was acknowledged.
+    pub fn acknowledged(&mut self, start: &Start, id: &ExecutionId) {
+        match &start.execution_id {
+            None => {
+                self.anonymous_acknowledged.insert(id.clone());
+            }
+            Some(id) => self.starts.get_mut(id).expect("it was asked for").acknowledged = true,
+        }
+    }
+
+    /// Starts with an id that a client chose.
+    pub fn starts(&self) -> &BTreeMap<ExecutionId, StartRecord> {
+        &self.starts
+    }
+
+    /// Whether a client chose that id.
+    pub fn is_own_id(&self, id: &ExecutionId) -> bool {
+        self.starts.contains_key(id)
+    }
+
+    /// The least and the greatest number of executions without an own id.
+    pub fn anonymous(&self) -> (u64, u64) {
+        (self.anonymous_acknowledged.len() as u64, self.anonymous_sent - self.anonymous_refused)
+    }
+
+    /// Ids that somebody may ask about.
+    pub fn ids(&self) -> Vec<ExecutionId> {
+        self.starts.keys().chain(&self.anonymous_acknowledged).cloned().collect()
+    }
+
+    /// A worker says how a delivery ended.
+    pub fn report(&mut self, token: &Token, outcome: &TaskOutcome) {
+        let said = self.reports.entry(token.clone()).or_default();
+        if !said.contains(outcome) {
+            said.push(outcome.clone());
+        }
+    }
+
+    /// What workers said of a delivery.
+    pub fn reported(&self, token: &Token) -> &[TaskOutcome] {
+        self.reports.get(token).map_or(&[], Vec::as_slice)
+    }
+}

@@ -1,0 +1,169 @@
+//! Clients: they deploy, start, cancel, wait and read, one request at a time; they repeat what failed.
+
+use super::World;
+use super::event::Event;
+use super::network::{Actor, Heard};
+use crate::rng::Ratio;
+use crate::workload;
+use orbit_core::api::request::{ListExecutions, Start};
+use orbit_core::api::{ErrorCode, Reply, Request};
+use orbit_core::execution::event::Labels;
+use orbit_core::id::{ExecutionId, Seq};
+use orbit_core::node::RequestId;
+use std::time::Duration;
+
+/// How often a client repeats a request before it gives up, while the world is broken.
+const TRIES: u32 = 8;
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub struct Client {
+    doing: Option<Doing>,
+}
+
+#[derive(Debug)]
+struct Doing {
+    request: Request,
+    tries: u32,
+    exchange: Option<RequestId>,
+}
+
+impl Client {
+    /// Whether it waits for something that it must still get.
+    pub fn is_busy(&self) -> bool {
+        self.doing.as_ref().is_some_and(|d| matches!(d.request, Request::Start(_) | Request::Deploy(_)))
+    }
+
+    /// Whether it waits for an answer.
+    pub fn is_waiting(&self) -> bool {
+        self.doing.as_ref().is_some_and(|d| d.exchange.is_some())
+    }
+
+    /// What it is busy with, for people.
+    pub fn business(&self) -> String {
+        format!("{:?}", self.doing)
+    }
+}
+
+impl World {
+    /// A client asks, or asks again.
+    pub(super) fn client_goes(&mut self, index: usize) {
+        let doing = match self.clients[index].doing.take() {
+            Some(doing) => doing,
+            None => match self.next_request(index) {
+                Some(request) => Doing { request, tries: 0, exchange: None },
+                None => return,
+            },
+        };
+        let patience = match &doing.request {
+            Request::Wait { timeout, .. } => u64::try_from(timeout.as_millis()).expect("short") + 5_000,
+            _ => 12_000,
+        };
+        let impatient = self.dice.clients.chance(self.plan.habits.impatient) && !self.healed;
+        let timeout = if impatient { self.dice.clients.between([1, 200]) } else { patience };
+        let exchange = self.send(Actor::Client(index), doing.request.clone(), timeout);
+        self.clients[index].doing = Some(Doing { tries: doing.tries + 1, exchange: Some(exchange), ..doing });
+    }
+
+    fn next_request(&mut self, index: usize) -> Option<Request> {
+        let missing = (0..self.book.documents().len()).find(|n| !self.deployed.contains(n));
+        if let (0, Some(number)) = (index, missing) {
+            return Some(Request::Deploy(Box::new(self.book.documents()[number].clone())));
+        }
+        let habits = self.plan.habits.clone();
+        let ids = self.book.ids();
+        let dice = &mut self.dice.clients;
+        if self.starts_left > 0 && !self.healed && dice.chance(Ratio::new(1, 2)) {
+            return Some(self.next_start());
+        }
+        if ids.is_empty() {
+            // Nothing to read yet; a healed world that never started anything has nothing to do.
+            return (!self.healed).then_some(Request::Health);
+        }
+        if self.healed && self.store.owners().is_empty() {
+            return None;
+        }
+        let id = dice.pick(&ids).clone();
+        if dice.chance(habits.cancel) && !self.healed {
+            return Some(Request::Cancel { execution: id, reason: Some("no longer wanted".into()) });
+        }
+        Some(match dice.below(14) {
+            0..=3 => Request::GetExecution(id),
+            4..=7 => Request::Wait { execution: id, timeout: Duration::from_millis(dice.between([10, 5_000])) },
+            8 | 9 => {
+                let (after, limit) = (Seq(dice.below(6)), u32::try_from(dice.between([1, 40])).expect("small"));
+                Request::GetHistory { execution: id, after, limit, max_bytes: 1 << 20 }
+            }
+            10 => Request::ListExecutions(ListExecutions {
+                status: None,
+                workflow: None,
+                labels: Labels::new(),
+                since: None,
+                limit: 20,
+                cursor: None,
+            }),
+            11 => Request::Metrics,
+            12 => Request::ListWorkers,
+            _ => dice.pick(&[Request::Ready, Request::Health, Request::Leaderz, Request::ListWorkflows]).clone(),
+        })
+    }
+
+    fn next_start(&mut self) -> Request {
+        let habits = &self.plan.habits;
+        let dice = &mut self.dice.clients;
+        let earlier: Vec<&Start> = self.book.starts().values().map(|r| &r.start).collect();
+        if dice.chance(habits.repeat_start) && !earlier.is_empty() {
+            let mut start = (*dice.pick(&earlier)).clone();
+            if dice.chance(Ratio::new(1, 3)) {
+                // The same id for something else: to be refused.
+                start.input = std::sync::Arc::new(serde_json::json!({"n": -1, "flag": false, "pause": 1}));
+            }
+            return Request::Start(start);
+        }
+        self.starts_left -= 1;
+        let definitions: Vec<_> = self.book.definitions().collect();
+        let definition = *dice.pick(&definitions);
+        let own_id = dice.chance(habits.own_id);
+        let number = self.plan.starts - self.starts_left;
+        Request::Start(Start {
+            workflow: definition.name.clone(),
+            version: dice.chance(Ratio::new(1, 3)).then(|| definition.version.clone()),
+            execution_id: own_id.then(|| ExecutionId::new(format!("order-{number}"))),
+            input: workload::input(dice),
+            labels: workload::labels(dice),
+        })
+    }
+
+    /// A client hears of its request.
+    pub(super) fn client_hears(&mut self, index: usize, id: RequestId, heard: Heard) {
+        let Some(doing) = self.clients[index].doing.as_mut().filter(|d| d.exchange == Some(id)) else { return };
+        doing.exchange = None;
+        let again = match &heard {
+            Heard::Response(response) => match &response.reply {
+                Reply::Error(error) => error.code.retryable() || error.code == ErrorCode::UnknownWorkflow,
+                _ => false,
+            },
+            // Whether a start without an id took effect cannot be known: it would be another one.
+            Heard::Broken | Heard::Nothing => {
+                !matches!(&doing.request, Request::Start(start) if start.execution_id.is_none())
+            }
+        };
+        let must = matches!(doing.request, Request::Start(_) | Request::Deploy(_));
+        let enough = doing.tries >= TRIES && !(must && self.healed);
+        if let (Request::Deploy(document), Heard::Response(response)) = (&doing.request, &heard)
+            && matches!(response.reply, Reply::Deployed(_))
+        {
+            let number = self.book.documents().iter().position(|d| *d == **document).expect("one of ours");
+            self.deployed.insert(number);
+        }
+        if !again || enough {
+            self.clients[index].doing = None;
+        }
+        let wait = if again {
+            self.dice.clients.between([20, 400])
+        } else {
+            self.dice.clients.between(self.plan.think_ms)
+        };
+        self.at(self.now.plus_ms(wait), Event::Client(index));
+    }
+}

@@ -1,0 +1,256 @@
+//! Calls on the database: when each happens, and whether its reply is heard of.
+//!
+//! Calls of one kind of connection run in the order sent, those of [`Connection::Requests`] side by side. A call
+//! happens at one moment between its sending and its reply; the process may die or stand still on either side of it.
+
+use super::World;
+use super::event::{Event, ProcessEvent};
+use super::server::Pid;
+use crate::check::Committed;
+use crate::coverage::Mark;
+use crate::rng::Ratio;
+use crate::store::{Change, Commit};
+use orbit_core::id::GroupId;
+use orbit_core::node::{CallId, Connection};
+use orbit_core::store::append::{GroupOutcome, Rejection};
+use orbit_core::store::outcome::{self, Fact, FailureKind, Phase, Reply, Severity};
+use orbit_core::store::transaction::{Transaction, Verdict};
+use serde::Serialize;
+use std::collections::{BTreeMap, VecDeque};
+
+use super::clock::Time;
+
+/// The state of the database's disk.
+#[derive(Debug, Default)]
+pub struct Disk {
+    pub full_until: Time,
+    pub stalled_until: Time,
+    /// Groups whose outcome was not told, and whether they were written.
+    untold: BTreeMap<GroupId, bool>,
+}
+
+/// A call under way.
+#[derive(Clone, Debug)]
+pub struct Call {
+    connection: Connection,
+    transaction: Transaction,
+    pub stage: Stage,
+}
+
+/// How far it has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Waiting,
+    Sent,
+    /// It has run; whether it changed something.
+    Ran { changed: bool },
+}
+
+/// The calls of one process.
+#[derive(Debug, Default)]
+pub struct Calls {
+    pub under_way: BTreeMap<CallId, Call>,
+    lanes: BTreeMap<Connection, VecDeque<CallId>>,
+}
+
+/// What fate has in store for a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+enum Fate {
+    Runs,
+    Fails(Phase),
+    Untold { written: bool },
+}
+
+impl World {
+    fn disk_chance(&mut self, ratio: Ratio) -> bool {
+        let hit = self.dice.disk.chance(ratio);
+        hit && !self.healed
+    }
+
+    fn disk_latency(&mut self) -> u64 {
+        let mut us = self.dice.disk.between(self.plan.disk.latency_us);
+        if self.disk_chance(self.plan.disk.slow) {
+            us += 1_000 * self.dice.disk.between(self.plan.disk.slow_ms);
+        }
+        us
+    }
+
+    /// A node sends a call.
+    pub(super) fn call(&mut self, pid: Pid, id: CallId, connection: Connection, transaction: Transaction) {
+        let calls = &mut self.process(pid).calls;
+        let call = Call { connection, transaction, stage: Stage::Waiting };
+        let known = calls.under_way.insert(id, call).is_some();
+        assert!(!known, "every sending has a new call id");
+        if connection == Connection::Requests {
+            self.take_up(pid, id);
+            return;
+        }
+        let lane = calls.lanes.entry(connection).or_default();
+        lane.push_back(id);
+        if lane.len() == 1 {
+            self.take_up(pid, id);
+        }
+    }
+
+    fn take_up(&mut self, pid: Pid, id: CallId) {
+        self.process(pid).calls.under_way.get_mut(&id).expect("it is under way").stage = Stage::Sent;
+        let latency = self.disk_latency();
+        let begins = self.now.max(self.disk.stalled_until);
+        self.at(begins.plus_us(latency), Event::Process(pid, ProcessEvent::Runs(id)));
+    }
+
+    fn fate(&mut self, transaction: &Transaction) -> Fate {
+        let (fails, untold) =
+            (self.disk_chance(self.plan.disk.fail), self.disk_chance(self.plan.disk.unknown));
+        let written = self.dice.disk.chance(Ratio::new(1, 2));
+        let phase = *self.dice.disk.pick(&[Phase::NotSent, Phase::Open, Phase::CommitSent]);
+        if fails {
+            Fate::Fails(phase)
+        } else if untold {
+            Fate::Untold { written: written && transaction.writes() }
+        } else {
+            Fate::Runs
+        }
+    }
+
+    /// The database takes a call up.
+    pub(super) fn runs(&mut self, pid: Pid, id: CallId) {
+        if self.now < self.disk.stalled_until {
+            let latency = self.disk_latency();
+            self.at(self.disk.stalled_until.plus_us(latency), Event::Process(pid, ProcessEvent::Runs(id)));
+            return;
+        }
+        let transaction = self.process(pid).calls.under_way.get(&id).expect("it is under way").transaction.clone();
+        let fate = self.fate(&transaction);
+        let full = transaction.writes() && self.now < self.disk.full_until;
+        self.trace.record(self.now, "call", &(pid, id, transaction.name(), fate, full));
+        let mut changed = false;
+        let reply = if full {
+            self.marks.hit(Mark::DiskFull);
+            failed(Phase::CommitSent, FailureKind::Unwritable, "database or disk is full")
+        } else {
+            match fate {
+                Fate::Fails(phase) => {
+                    self.marks.hit(Mark::CallFailed);
+                    failed(phase, FailureKind::Retry, "database is locked")
+                }
+                Fate::Runs => self.execute(pid, &transaction, &mut changed),
+                Fate::Untold { written } => {
+                    if written {
+                        let _ = self.execute(pid, &transaction, &mut changed);
+                    }
+                    self.note_untold(&transaction, written);
+                    let fact = Fact {
+                        phase: Phase::CommitSent,
+                        severity: Some(Severity::Fatal),
+                        kind: FailureKind::Broken,
+                        message: "disk I/O error".into(),
+                    };
+                    outcome::judge(fact)
+                }
+            }
+        };
+        if !matches!(reply, Reply::Done(_)) {
+            let checked = self.checks.pace.on_failure(self.now);
+            self.holds(checked);
+        }
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        process.calls.under_way.get_mut(&id).expect("it is under way").stage = Stage::Ran { changed };
+        if self.server_chance(self.plan.faults.crash_after_commit) && changed {
+            self.crash(pid);
+            return;
+        }
+        let latency = self.disk_latency();
+        self.at(self.now.plus_us(latency), Event::Process(pid, ProcessEvent::Replies(id, reply)));
+    }
+
+    /// A call's reply reaches the node.
+    pub(super) fn replies(&mut self, pid: Pid, id: CallId, reply: Reply<Verdict>) {
+        let calls = &mut self.process(pid).calls;
+        let call = calls.under_way.remove(&id).expect("it is under way");
+        let next = calls.lanes.get_mut(&call.connection).and_then(|lane| {
+            lane.pop_front();
+            lane.front().copied()
+        });
+        if let Some(next) = next {
+            self.take_up(pid, next);
+        }
+        self.give(pid, orbit_core::node::Input::Store { call: id, reply });
+    }
+
+    fn execute(&mut self, pid: Pid, transaction: &Transaction, changed: &mut bool) -> Reply<Verdict> {
+        self.store.set_clock(self.host.read(self.now));
+        let (reply, commit) = self.store.execute(transaction.clone());
+        *changed = !commit.changes.is_empty();
+        if *changed {
+            self.trace.record(self.now, "commit", &(pid, &commit));
+        }
+        self.mark_commit(&commit);
+        self.mark_reply(&reply);
+        for change in &commit.changes {
+            if let Change::FenceRaised { after, .. } = change {
+                self.process(pid).fence = Some(*after);
+            }
+        }
+        let committed = Committed {
+            commit: &commit,
+            store: &self.store,
+            book: &self.book,
+            steady_clock: self.steady_clock,
+        };
+        let checked = self.checks.on_commit(&committed, &mut self.marks);
+        self.holds(checked);
+        reply
+    }
+
+    fn note_untold(&mut self, transaction: &Transaction, written: bool) {
+        if let Transaction::Append(append) = transaction {
+            for group in &append.groups {
+                // A repetition of what was written before stays written.
+                let before = self.disk.untold.get(&group.id).copied().unwrap_or(false);
+                self.disk.untold.insert(group.id, before || written);
+            }
+        }
+    }
+
+    fn mark_commit(&mut self, commit: &Commit) {
+        let groups = commit.changes.iter().filter(|c| matches!(c, Change::Group { .. })).count();
+        if groups > 1 {
+            self.marks.hit(Mark::BigBatch);
+        }
+        for change in &commit.changes {
+            match change {
+                Change::Group { group, repeated, .. } => {
+                    let told = self.disk.untold.remove(&group.id).is_some();
+                    if told {
+                        self.marks.hit(if *repeated { Mark::UnknownWritten } else { Mark::UnknownNotWritten });
+                    }
+                }
+                Change::Claimed { repeated: true, .. } => self.marks.hit(Mark::ClaimRepeated),
+                Change::Claimed { .. } => self.marks.hit(Mark::ClaimedFromQueue),
+                Change::Requeued { .. } => self.marks.hit(Mark::Requeued),
+                _ => {}
+            }
+        }
+    }
+
+    fn mark_reply(&mut self, reply: &Reply<Verdict>) {
+        match reply {
+            Reply::Done(Verdict::Append(outcomes)) => {
+                for outcome in outcomes {
+                    match outcome {
+                        GroupOutcome::Rejected(Rejection::Fenced { .. }) => self.marks.hit(Mark::FencedAppend),
+                        GroupOutcome::Rejected(_) => self.marks.hit(Mark::GroupRejected),
+                        GroupOutcome::Written | GroupOutcome::Busy => {}
+                    }
+                }
+            }
+            Reply::Done(Verdict::Load(loaded)) if !loaded.is_empty() => self.marks.hit(Mark::Loaded),
+            _ => {}
+        }
+    }
+}
+
+fn failed(phase: Phase, kind: FailureKind, message: &str) -> Reply<Verdict> {
+    outcome::judge(Fact { phase, severity: Some(Severity::Error), kind, message: message.into() })
+}

@@ -1,0 +1,62 @@
+//! Everything that can be in the world's event queue.
+
+use super::network::Heard;
+use super::server::Pid;
+use orbit_core::node::{CallId, RequestId};
+use orbit_core::store::outcome::Reply;
+use orbit_core::store::transaction::Verdict;
+
+/// Something that happens at its time.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A supervisor starts a server, unless one lives.
+    StartServer,
+    Process(Pid, ProcessEvent),
+    /// The one who asked hears of its request.
+    Hears(RequestId, Heard),
+    /// A client goes on.
+    Client(usize),
+    /// A worker goes on, if this life of it has not ended.
+    Worker(usize, u32, WorkerEvent),
+    /// The world looks for new troubles.
+    Tick,
+    /// The chaos is over.
+    Heal,
+    /// The world looks whether everything has come to its end.
+    Look,
+}
+
+/// Something that happens to a server's process; it waits while the process is paused.
+#[derive(Clone, Debug)]
+pub enum ProcessEvent {
+    /// Its timer, if it was set for the last time in this generation.
+    Wake(u64),
+    /// The database takes up a call.
+    Runs(CallId),
+    /// A call's reply comes.
+    Replies(CallId, Reply<Verdict>),
+    /// A request comes.
+    Arrives(RequestId),
+    /// The one who asked is gone.
+    Gone(RequestId),
+    /// An answer could not be written.
+    AnswerLost(RequestId),
+    /// It goes on after a pause.
+    Resumes,
+    /// By now it must have stopped.
+    StopBound,
+}
+
+/// What a worker does by itself.
+#[derive(Clone, Debug)]
+pub enum WorkerEvent {
+    /// It registers, or polls again.
+    Goes,
+    Heartbeat,
+    /// A task is done.
+    Done(orbit_core::id::Token),
+    /// It goes on after a pause.
+    Resumes,
+    /// It begins again after its death.
+    Revives,
+}

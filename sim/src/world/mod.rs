@@ -1,0 +1,212 @@
+//! The world around the node: one event queue keyed by time and sequence, one thread, one seed.
+//!
+//! * [`clock`]: true time and what processes read of it.
+//! * [`event`]: everything that can be in the queue.
+//! * [`server`]: server processes. [`disk`]: their calls on the database. [`network`]: requests and answers.
+//! * [`client`], [`worker`]: those who ask. [`nemesis`]: what goes wrong. [`book`]: what was asked, said and told.
+
+pub mod book;
+pub mod client;
+pub mod clock;
+pub mod disk;
+pub mod event;
+mod nemesis;
+pub mod network;
+pub mod server;
+pub mod worker;
+
+use crate::check::{Checked, Checks, Violation, liveness};
+use crate::coverage::Coverage;
+use crate::mutant::Planted;
+use crate::plan::{Plan, TICK_MS};
+use crate::report::{Failure, Trace};
+use crate::rng::{Dice, Ratio, Stream, Streams};
+use crate::store::ModelStore;
+use crate::workload;
+use book::Book;
+use client::Client;
+use clock::{HostClock, Time};
+use disk::Disk;
+use event::{Event, WorkerEvent};
+use network::Network;
+use orbit_core::id::ClusterId;
+use server::{Pid, Process};
+use std::collections::{BTreeMap, BTreeSet};
+use worker::Worker;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct World {
+    plan: Plan,
+    planted: Planted,
+    now: Time,
+    queue: BTreeMap<(Time, u64), Event>,
+    sequence: u64,
+    dice: Streams,
+    host: HostClock,
+    /// Whether the host's clock has never stepped.
+    steady_clock: bool,
+    pub(crate) store: ModelStore,
+    disk: Disk,
+    pub(crate) processes: BTreeMap<Pid, Process>,
+    last_pid: u32,
+    network: Network,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) workers: Vec<Worker>,
+    starts_left: u32,
+    /// Documents whose deployment was acknowledged.
+    deployed: BTreeSet<usize>,
+    book: Book,
+    pub(crate) checks: Checks,
+    marks: Coverage,
+    trace: Trace,
+    healed: bool,
+    healed_at: Time,
+    finished: bool,
+    failure: Option<Failure>,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub failure: Option<Failure>,
+    pub marks: Coverage,
+    /// Over everything that happened.
+    pub hash: String,
+    pub lines: u64,
+    pub executions: u64,
+    pub simulated_ms: u64,
+}
+
+impl World {
+    /// A world in which nothing has happened.
+    pub fn new(plan: Plan, planted: Planted, trace: Trace) -> World {
+        let mut dice = Streams::new(plan.seed);
+        let mut workload = Dice::new(plan.seed.wrapping_add(1), Stream::Workload);
+        let workers = (0..plan.workers as usize).map(|index| worker(&plan, &mut workload, index)).collect();
+        World {
+            store: ModelStore::new(ClusterId(dice.entropy.uuid())),
+            dice,
+            planted,
+            now: Time(0),
+            queue: BTreeMap::new(),
+            sequence: 0,
+            host: HostClock::new(),
+            steady_clock: true,
+            disk: Disk::default(),
+            processes: BTreeMap::new(),
+            last_pid: 0,
+            network: Network::default(),
+            clients: (0..plan.clients).map(|_| Client::default()).collect(),
+            workers,
+            starts_left: plan.starts,
+            deployed: BTreeSet::new(),
+            book: Book::new(workload::definitions(plan.seed, plan.workflows)),
+            checks: Checks::default(),
+            marks: Coverage::default(),
+            trace,
+            healed: false,
+            healed_at: Time(0),
+            finished: false,
+            failure: None,
+            plan,
+        }
+    }
+
+    /// Runs it to its end: chaos, healing, quiet; or to the first thing that a check finds.
+    pub fn run(mut self) -> Ended {
+        self.at(Time(0), Event::StartServer);
+        for index in 0..self.clients.len() {
+            self.at(Time(1_000), Event::Client(index));
+        }
+        for index in 0..self.workers.len() {
+            self.at(Time(2_000), Event::Worker(index, 0, WorkerEvent::Goes));
+        }
+        self.at(Time(0).plus_ms(TICK_MS), Event::Tick);
+        self.at(Time(0).plus_ms(self.plan.chaos_ms), Event::Heal);
+        while !self.finished
+            && self.failure.is_none()
+            && let Some(((time, _), event)) = self.queue.pop_first()
+        {
+            self.now = time;
+            self.happens(event);
+        }
+        if self.failure.is_none() {
+            let checked = self.checks.at_end(&self.store, &self.book);
+            self.holds(checked);
+        }
+        Ended {
+            failure: self.failure,
+            marks: self.marks,
+            executions: self.store.executions().len() as u64,
+            simulated_ms: self.now.0 / 1_000,
+            lines: self.trace.lines(),
+            hash: self.trace.finish(),
+        }
+    }
+
+    fn happens(&mut self, event: Event) {
+        match event {
+            Event::StartServer => self.start_server(),
+            Event::Process(pid, event) => self.process_event(pid, event),
+            Event::Hears(id, heard) => self.hears(id, heard),
+            Event::Client(index) => self.client_event(index),
+            Event::Worker(index, life, event) => self.worker_event(index, life, event),
+            Event::Tick => self.tick(),
+            Event::Heal => self.heal(),
+            Event::Look => self.look(),
+        }
+    }
+
+    fn client_event(&mut self, index: usize) {
+        if !self.clients[index].is_waiting() {
+            self.client_goes(index);
+        }
+    }
+
+    /// Puts something into the queue.
+    fn at(&mut self, time: Time, event: Event) {
+        self.sequence += 1;
+        self.queue.insert((time.max(self.now), self.sequence), event);
+    }
+
+    /// Whether everything has come to its end; if not in time, says why.
+    fn look(&mut self) {
+        match liveness::pending(self) {
+            None => self.finished = true,
+            Some(reason) if self.now.since_ms(self.healed_at) > self.plan.heal_ms => {
+                let message = format!("{} ms after the healing: {reason}", self.plan.heal_ms);
+                self.fails(Violation::liveness("liveness", message));
+            }
+            Some(_) => self.at(self.now.plus_ms(500), Event::Look),
+        }
+    }
+
+    fn holds(&mut self, checked: Checked) {
+        if let Err(violation) = checked {
+            self.fails(violation);
+        }
+    }
+
+    /// The first failure ends the run.
+    fn fails(&mut self, violation: Violation) {
+        if self.failure.is_none() {
+            self.trace.record(self.now, "violation", &(violation.check, &violation.message));
+            self.failure = Some(Failure {
+                kind: violation.kind,
+                check: violation.check.into(),
+                message: violation.message,
+                at_us: self.now,
+            });
+        }
+    }
+}
+
+/// A worker of the plan: the first one can run everything.
+fn worker(plan: &Plan, dice: &mut Dice, index: usize) -> Worker {
+    let all = workload::contracts();
+    let contracts = all.into_iter().filter(|_| index == 0 || dice.chance(Ratio::new(1, 2))).collect();
+    let silent = dice.chance(plan.habits.silent_worker);
+    let directly = dice.chance(plan.habits.direct_reports);
+    Worker::new(index, contracts, !silent, directly)
+}

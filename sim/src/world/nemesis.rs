@@ -1,0 +1,116 @@
+//! Lasting faults: looked for every [`TICK_MS`] while the chaos lasts, and ended by the healing.
+
+use super::World;
+use super::event::Event;
+use super::server::Pid;
+use crate::coverage::Mark;
+use crate::plan::{Fault, TICK_MS};
+
+impl World {
+    /// Whether a fault begins now, and for how many milliseconds.
+    fn strikes(&mut self, fault: Fault) -> Option<u64> {
+        let begins = self.dice.faults.chance(fault.chance);
+        let ms = self.dice.faults.between(fault.bounds());
+        begins.then_some(ms)
+    }
+
+    fn some_process(&mut self) -> Option<Pid> {
+        let all: Vec<Pid> = self.processes.keys().copied().collect();
+        (!all.is_empty()).then(|| *self.dice.faults.pick(&all))
+    }
+
+    fn some_worker(&mut self) -> usize {
+        usize::try_from(self.dice.faults.below(self.workers.len() as u64)).expect("an index")
+    }
+
+    /// Looks for new faults.
+    pub(super) fn tick(&mut self) {
+        if self.healed {
+            return;
+        }
+        let faults = self.plan.faults.clone();
+        self.strike_server(&faults);
+        if let Some(ms) = self.strikes(faults.disk_full) {
+            self.trace.record(self.now, "disk full", &ms);
+            self.disk.full_until = self.now.plus_ms(ms);
+        }
+        if let Some(ms) = self.strikes(faults.disk_stall) {
+            self.trace.record(self.now, "disk stalls", &ms);
+            self.disk.stalled_until = self.now.plus_ms(ms);
+        }
+        if let Some(ms) = self.strikes(faults.network_down) {
+            self.trace.record(self.now, "network down", &ms);
+            self.network.down_until = self.now.plus_ms(ms);
+        }
+        if let Some(ms) = self.strikes(faults.clock_back) {
+            self.step_clock(-i64::try_from(ms).expect("short"));
+            self.marks.hit(Mark::ClockBack);
+        }
+        if let Some(ms) = self.strikes(faults.clock_forward) {
+            self.step_clock(i64::try_from(ms).expect("short"));
+            self.marks.hit(Mark::ClockForward);
+        }
+        let index = self.some_worker();
+        if let Some(ms) = self.strikes(faults.worker_death) {
+            self.worker_dies(index, ms);
+        }
+        if let Some(ms) = self.strikes(faults.worker_pause) {
+            self.worker_pauses(index, ms);
+        }
+        if let Some(ms) = self.strikes(faults.worker_leaves) {
+            self.worker_leaves(index, ms);
+        }
+        self.at(self.now.plus_ms(TICK_MS), Event::Tick);
+    }
+
+    fn strike_server(&mut self, faults: &crate::plan::Faults) {
+        let (crash, stop, pause, usurp) = (
+            self.strikes(faults.crash),
+            self.strikes(faults.stop),
+            self.strikes(faults.pause),
+            self.strikes(faults.usurp),
+        );
+        let Some(pid) = self.some_process() else { return };
+        if let Some(ms) = pause {
+            self.pause(pid, ms);
+        }
+        if usurp.is_some() && self.processes.len() == 1 && !self.process(pid).stopping {
+            self.process(pid).usurped = true;
+            self.launch();
+        }
+        if stop.is_some() && self.processes.contains_key(&pid) {
+            self.stop(pid);
+        }
+        if crash.is_some() {
+            self.crash(pid);
+        }
+    }
+
+    fn step_clock(&mut self, by_ms: i64) {
+        self.trace.record(self.now, "clock steps", &by_ms);
+        self.host.step(by_ms);
+        self.steady_clock = false;
+    }
+
+    /// The chaos is over: every fault ends, what stands still goes on, what is dead begins again.
+    pub(super) fn heal(&mut self) {
+        self.trace.record(self.now, "healed", &());
+        self.healed = true;
+        self.healed_at = self.now;
+        self.disk.full_until = self.now;
+        self.disk.stalled_until = self.now;
+        self.network.down_until = self.now;
+        let all: Vec<Pid> = self.processes.keys().copied().collect();
+        for pid in all {
+            self.resume(pid);
+        }
+        self.start_server();
+        for index in 0..self.workers.len() {
+            self.worker_resumes(index);
+        }
+        for index in 0..self.clients.len() {
+            self.at(self.now, Event::Client(index));
+        }
+        self.at(self.now.plus_ms(500), Event::Look);
+    }
+}

@@ -1,0 +1,192 @@
+//! The way between clients, workers and the server: a request or its answer is lost, late, or wanted by nobody any more.
+
+use super::event::{Event, ProcessEvent};
+use super::server::Pid;
+use super::{World, clock::Time};
+use crate::check::{Answer, read};
+use crate::coverage::Mark;
+use crate::rng::Ratio;
+use orbit_core::api::{Request, Response};
+use orbit_core::id::Seq;
+use orbit_core::node::{Input, RequestId};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Actor {
+    Client(usize),
+    /// A worker, and which of its lives.
+    Worker(usize, u32),
+}
+
+/// A request under way, from its sending to its end on both sides.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    pub actor: Actor,
+    pub request: Rc<Request>,
+    pub sent: Time,
+    /// What had been shown of the execution that it names when it arrived: no answer may be older.
+    pub floor: Seq,
+    /// The server that it was sent to.
+    pub process: Option<Pid>,
+    /// Whether the one who asked still waits.
+    pub waits: bool,
+    /// Whether the server has it and has not answered.
+    pub pending: bool,
+}
+
+/// What the one who asked learns.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum Heard {
+    Response(Response),
+    /// Nobody listens there, or the connection broke.
+    Broken,
+    /// Nothing within its own time-out.
+    Nothing,
+}
+
+/// Requests under way.
+#[derive(Debug, Default)]
+pub struct Network {
+    pub exchanges: BTreeMap<RequestId, Exchange>,
+    next: u64,
+    /// Nothing passes before this time.
+    pub down_until: Time,
+}
+
+impl World {
+    fn latency(&mut self) -> u64 {
+        self.dice.network.between(self.plan.network.latency_us)
+    }
+
+    /// A chance that is none once the world is healed.
+    pub(super) fn network_chance(&mut self, ratio: Ratio) -> bool {
+        let hit = self.dice.network.chance(ratio);
+        hit && !self.healed
+    }
+
+    /// Sends a request, for which `actor` waits so long.
+    pub(super) fn send(&mut self, actor: Actor, request: Request, timeout_ms: u64) -> RequestId {
+        self.network.next += 1;
+        let id = RequestId(self.network.next);
+        if let Request::Start(start) = &request {
+            self.book.asked(start);
+        }
+        let process = self.address();
+        let exchange = Exchange {
+            actor,
+            request: Rc::new(request),
+            sent: self.now,
+            floor: Seq(0),
+            process,
+            waits: true,
+            pending: false,
+        };
+        self.network.exchanges.insert(id, exchange);
+        let latency = self.latency();
+        let lost = self.network_chance(self.plan.network.lose_request) || self.now < self.network.down_until;
+        match process {
+            _ if lost => {}
+            Some(pid) => self.at(self.now.plus_us(latency), Event::Process(pid, ProcessEvent::Arrives(id))),
+            None => self.at(self.now.plus_us(latency), Event::Hears(id, Heard::Broken)),
+        }
+        self.at(self.now.plus_ms(timeout_ms), Event::Hears(id, Heard::Nothing));
+        id
+    }
+
+    /// A request has reached a server that lives.
+    pub(super) fn arrives(&mut self, pid: Pid, id: RequestId) {
+        let Some(exchange) = self.network.exchanges.get_mut(&id) else { return };
+        exchange.pending = true;
+        exchange.floor = read::named(&exchange.request).map_or(Seq(0), |e| self.checks.read.shown(e));
+        let request = Request::clone(&exchange.request);
+        self.give(pid, Input::Request { id, request });
+    }
+
+    /// The one who asked hears something, or gives up.
+    pub(super) fn hears(&mut self, id: RequestId, heard: Heard) {
+        let Some(exchange) = self.network.exchanges.get_mut(&id) else { return };
+        if !std::mem::replace(&mut exchange.waits, false) {
+            return;
+        }
+        let (actor, pending, process) = (exchange.actor, exchange.pending, exchange.process);
+        if !pending {
+            self.network.exchanges.remove(&id);
+        } else if let Some(pid) = process {
+            // It closed its connection; the front may notice.
+            let latency = self.latency();
+            if self.network_chance(self.plan.network.notice) {
+                self.marks.hit(Mark::RequestGone);
+                self.at(self.now.plus_us(latency), Event::Process(pid, ProcessEvent::Gone(id)));
+            }
+        }
+        if heard == Heard::Nothing || heard == Heard::Broken {
+            self.trace.record(self.now, "unanswered", &(id, &heard));
+        }
+        match actor {
+            Actor::Client(index) => self.client_hears(index, id, heard),
+            Actor::Worker(index, life) => self.worker_hears(index, life, id, heard),
+        }
+    }
+
+    /// A server answers.
+    pub(super) fn respond(&mut self, pid: Pid, id: RequestId, response: Response) {
+        let Some(exchange) = self.network.exchanges.get(&id).filter(|e| e.pending && e.process == Some(pid)) else {
+            self.fails(crate::check::Violation::safety("answer", format!("request {id} is answered, and is not open")));
+            return;
+        };
+        let (waits, exchange) = (exchange.waits, exchange.clone());
+        let answer = Answer {
+            exchange: &exchange,
+            response: &response,
+            store: &self.store,
+            current: self.processes.get(&pid).is_some_and(|p| p.fence == Some(self.store.fence())),
+            on_the_wire: waits,
+            now: self.now,
+        };
+        let checked = self.checks.on_answer(&answer, &mut self.book, &mut self.marks);
+        self.holds(checked);
+        self.network.exchanges.get_mut(&id).expect("just looked up").pending = false;
+        let latency = self.latency();
+        let lost = self.network_chance(self.plan.network.lose_response) || self.now < self.network.down_until;
+        let noticed = self.network_chance(self.plan.network.notice);
+        let falsely = self.network_chance(self.plan.network.false_notice);
+        if !waits || lost {
+            if noticed {
+                self.marks.hit(Mark::AnswerLost);
+                self.at(self.now.plus_us(latency), Event::Process(pid, ProcessEvent::AnswerLost(id)));
+            }
+            if !waits {
+                self.network.exchanges.remove(&id);
+            }
+            return;
+        }
+        if falsely {
+            self.at(self.now.plus_us(latency), Event::Process(pid, ProcessEvent::AnswerLost(id)));
+        }
+        self.at(self.now.plus_us(latency), Event::Hears(id, Heard::Response(response)));
+    }
+
+    /// A server is no more: what it had not answered is broken off.
+    pub(super) fn break_off(&mut self, pid: Pid) {
+        let mine = |e: &&mut Exchange| e.process == Some(pid) && e.pending;
+        for exchange in self.network.exchanges.values_mut().filter(|e| mine(e)) {
+            exchange.pending = false;
+        }
+        let broken: Vec<RequestId> = self
+            .network
+            .exchanges
+            .iter()
+            .filter(|(_, e)| e.process == Some(pid) && e.waits)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in broken {
+            // An answer that is on its way still arrives first, or is lost with the connection.
+            let latency = self.latency();
+            self.at(self.now.plus_us(latency), Event::Hears(id, Heard::Broken));
+        }
+        self.network.exchanges.retain(|_, e| e.waits || e.pending);
+    }
+}

@@ -1,0 +1,299 @@
+//! Server processes: the node under test, its clock, its timer; crashes, pauses, stops and restarts.
+
+use super::World;
+use super::clock::{ProcessClock, Time};
+use super::disk::{Calls, Stage};
+use super::event::{Event, ProcessEvent};
+use crate::check::{Violation, log};
+use crate::coverage::Mark;
+use crate::mutant::Planted;
+use crate::rng::Ratio;
+use orbit_core::id::NodeId;
+use orbit_core::node::{Effect, Input, Limits, LogEvent, Node, NodeConfig};
+use orbit_core::store::append::Fence;
+use orbit_core::time::Mono;
+use serde::Serialize;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// More effects of one input than this mean that they never end.
+const EFFECTS_AT_ONCE: usize = 20_000;
+
+/// The number of a server process; every start has a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct Pid(pub u32);
+
+/// A server process that lives.
+pub struct Process {
+    node: Node<Planted>,
+    pub clock: ProcessClock,
+    pub calls: Calls,
+    /// The fence that it raised, once its campaign has committed.
+    pub fence: Option<Fence>,
+    /// What its timer is set for, and how often it was set.
+    timer: (Option<Mono>, u64),
+    /// What happened to it while it stands still.
+    paused: Option<VecDeque<ProcessEvent>>,
+    paused_at: Time,
+    pub stopping: bool,
+    /// Another server has taken its place, by a fault.
+    pub usurped: bool,
+}
+
+impl World {
+    pub(super) fn process(&mut self, pid: Pid) -> &mut Process {
+        self.processes.get_mut(&pid).expect("an event of a process that lives")
+    }
+
+    pub(super) fn server_chance(&mut self, ratio: Ratio) -> bool {
+        let hit = self.dice.server.chance(ratio);
+        hit && !self.healed
+    }
+
+    /// Where a request goes now: mostly to the newest server.
+    pub(super) fn address(&mut self) -> Option<Pid> {
+        let newest = *self.processes.last_key_value()?.0;
+        let oldest = *self.processes.first_key_value()?.0;
+        Some(if self.dice.network.chance(Ratio::new(1, 4)) { oldest } else { newest })
+    }
+
+    /// Starts a server, unless one lives: the file's lock refuses a second one (design, section 8).
+    pub(super) fn start_server(&mut self) {
+        if self.processes.is_empty() {
+            self.launch();
+        }
+    }
+
+    /// Starts a server, whoever lives.
+    pub(super) fn launch(&mut self) {
+        self.last_pid += 1;
+        let pid = Pid(self.last_pid);
+        let drift = self.dice.server.between(self.plan.server.drift_ppm);
+        let origin = self.dice.server.below(1 << 40);
+        let clock = ProcessClock::new(self.now, origin, drift);
+        let entropy = self.dice.entropy.bytes();
+        let now = self.host.now(&clock, self.now);
+        let node = Node::with_mutants(self.config(pid), entropy, now, self.planted);
+        let process = Process {
+            node,
+            clock,
+            calls: Calls::default(),
+            fence: None,
+            timer: (None, 0),
+            paused: None,
+            paused_at: self.now,
+            stopping: false,
+            usurped: false,
+        };
+        self.processes.insert(pid, process);
+        self.trace.record(self.now, "start", &pid);
+        self.give(pid, Input::Start);
+    }
+
+    fn config(&self, pid: Pid) -> NodeConfig {
+        let plan = &self.plan.server;
+        let ms = Duration::from_millis;
+        NodeConfig {
+            host: "sim".into(),
+            pid: pid.0,
+            addr: Some("127.0.0.1:7233".into()),
+            session_timeout: ms(plan.session_timeout_ms),
+            heartbeat_interval: ms(plan.heartbeat_ms),
+            check_interval: ms(plan.check_ms),
+            call_deadline: ms(plan.call_deadline_ms),
+            request_deadline: ms(plan.request_deadline_ms),
+            stop_deadline: ms(5_000),
+            limits: Limits {
+                max_active_executions: plan.max_active,
+                max_resident_executions: plan.max_resident,
+                max_append_groups: plan.max_append_groups,
+                max_append_bytes: plan.max_append_bytes,
+                ..Limits::default()
+            },
+            ..NodeConfig::new(NodeId::new("sim"))
+        }
+    }
+
+    /// Something happens to a process; it may be dead, or stand still.
+    pub(super) fn process_event(&mut self, pid: Pid, event: ProcessEvent) {
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        if let (Some(waiting), false) = (&mut process.paused, matches!(event, ProcessEvent::Resumes)) {
+            waiting.push_back(event);
+            return;
+        }
+        match event {
+            ProcessEvent::Wake(generation) if generation == process.timer.1 => {
+                let checked = self.checks.pace.on_wake(self.now);
+                self.holds(checked);
+                self.give(pid, Input::Wake);
+            }
+            ProcessEvent::Wake(_) => {}
+            ProcessEvent::Runs(id) => self.runs(pid, id),
+            ProcessEvent::Replies(id, reply) => self.replies(pid, id, reply),
+            ProcessEvent::Arrives(id) => self.arrives(pid, id),
+            ProcessEvent::Gone(id) => self.give(pid, Input::RequestGone(id)),
+            ProcessEvent::AnswerLost(id) => self.give(pid, Input::AnswerLost(id)),
+            ProcessEvent::Resumes => self.resume(pid),
+            ProcessEvent::StopBound => {
+                self.fails(Violation::liveness("stop", "a server that was told to stop is still there"));
+            }
+        }
+    }
+
+    /// Gives a process one input, and does what it wants done.
+    pub(super) fn give(&mut self, pid: Pid, input: Input) {
+        self.trace.record(self.now, "input", &(pid, &input));
+        let clock = self.process(pid).clock;
+        let now = self.host.now(&clock, self.now);
+        let process = self.process(pid);
+        process.node.handle(now, input);
+        let mut effects = Vec::new();
+        while let Some(effect) = process.node.poll_effect() {
+            effects.push(effect);
+            if effects.len() > EFFECTS_AT_ONCE {
+                self.fails(Violation::safety("pace", "the effects of one input do not end"));
+                return;
+            }
+        }
+        self.perform_all(pid, effects);
+    }
+
+    fn perform_all(&mut self, pid: Pid, effects: Vec<Effect>) {
+        let count = effects.len() as u64;
+        let struck = self.server_chance(self.plan.faults.crash_in_step);
+        let at = self.dice.server.below(count + 1);
+        for (effect, index) in effects.into_iter().zip(0..) {
+            if struck && index == at {
+                self.marks.hit(Mark::CrashBetweenEffects);
+                self.crash(pid);
+                return;
+            }
+            self.perform(pid, effect);
+            if self.failure.is_some() || !self.processes.contains_key(&pid) {
+                return;
+            }
+        }
+        if struck && at == count {
+            self.crash(pid);
+            return;
+        }
+        self.set_timer(pid);
+    }
+
+    fn perform(&mut self, pid: Pid, effect: Effect) {
+        self.trace.record(self.now, "effect", &(pid, &effect));
+        match effect {
+            Effect::Store { call, connection, transaction } => self.call(pid, call, connection, transaction),
+            Effect::Respond { request, response } => self.respond(pid, request, response),
+            Effect::Log(line) => self.logged(pid, &line),
+            Effect::Exit { status } => self.exits(pid, status),
+        }
+    }
+
+    fn logged(&mut self, pid: Pid, line: &LogEvent) {
+        match line {
+            LogEvent::WorkerLost { .. } => self.marks.hit(Mark::SessionLost),
+            LogEvent::FenceLost { .. } => self.marks.hit(Mark::Usurped),
+            _ => {}
+        }
+        let usurped = self.process(pid).usurped;
+        let checked = log::on_line(line, usurped);
+        self.holds(checked);
+    }
+
+    fn set_timer(&mut self, pid: Pid) {
+        let early = self.server_chance(self.plan.faults.early_wake);
+        let lag = self.dice.server.below(1_000);
+        let now = self.now;
+        let process = self.process(pid);
+        let wanted = process.node.poll_timeout().map(|d| d.at);
+        if wanted == process.timer.0 && wanted.is_some_and(|at| at > process.clock.read(now)) && !early {
+            return;
+        }
+        process.timer.0 = wanted;
+        process.timer.1 += 1;
+        let generation = process.timer.1;
+        let Some(at) = wanted else { return };
+        let due = process.clock.when(at, now);
+        let when = if early { Time(now.0 + (due.0 - now.0) / 2) } else { due.plus_us(lag) };
+        self.at(when, Event::Process(pid, ProcessEvent::Wake(generation)));
+    }
+
+    /// A process ends by its own will.
+    fn exits(&mut self, pid: Pid, status: u8) {
+        let process = self.processes.remove(&pid).expect("it lives");
+        self.trace.record(self.now, "exit", &(pid, status));
+        let expected = if process.stopping { status == 0 } else { process.usurped && status == 1 };
+        if !expected {
+            let message = format!("a server ended with status {status}, which no fault explains");
+            self.fails(Violation::safety("exit", message));
+        }
+        self.break_off(pid);
+        let pause = self.dice.server.between([20, 2_000]);
+        self.at(self.now.plus_ms(pause), Event::StartServer);
+    }
+
+    /// A process is killed; it starts again later.
+    pub(super) fn crash(&mut self, pid: Pid) {
+        let Some(process) = self.processes.remove(&pid) else { return };
+        self.trace.record(self.now, "crash", &pid);
+        let stages: Vec<Stage> = process.calls.under_way.values().map(|c| c.stage).collect();
+        let committed = stages.contains(&Stage::Ran { changed: true });
+        let open = stages.iter().any(|s| matches!(s, Stage::Sent | Stage::Waiting));
+        if committed {
+            self.marks.hit(Mark::CrashAfterCommit);
+        }
+        if open {
+            self.marks.hit(Mark::CrashBeforeCommit);
+        }
+        if !committed && !open {
+            self.marks.hit(Mark::CrashAfterReply);
+        }
+        self.break_off(pid);
+        let pause = self.dice.server.between(self.plan.faults.crash.bounds());
+        self.at(self.now.plus_ms(pause), Event::StartServer);
+    }
+
+    /// A process is told to stop.
+    pub(super) fn stop(&mut self, pid: Pid) {
+        let running = !self.store.owners().is_empty();
+        let process = self.process(pid);
+        if std::mem::replace(&mut process.stopping, true) {
+            return;
+        }
+        self.marks.hit(if running { Mark::CleanStopWithWork } else { Mark::CleanStop });
+        self.at(self.now.plus_ms(60_000), Event::Process(pid, ProcessEvent::StopBound));
+        self.give(pid, Input::Stop);
+    }
+
+    /// A process stands still for so long.
+    pub(super) fn pause(&mut self, pid: Pid, ms: u64) {
+        let now = self.now;
+        let process = self.process(pid);
+        if process.paused.is_some() {
+            return;
+        }
+        process.paused = Some(VecDeque::new());
+        process.paused_at = now;
+        self.trace.record(now, "pause", &(pid, ms));
+        self.at(now.plus_ms(ms), Event::Process(pid, ProcessEvent::Resumes));
+    }
+
+    pub(super) fn resume(&mut self, pid: Pid) {
+        let Some(waiting) = self.process(pid).paused.take() else { return };
+        self.trace.record(self.now, "resume", &pid);
+        if self.now.since_ms(self.process(pid).paused_at) > self.plan.server.session_timeout_ms {
+            self.marks.hit(Mark::PausedServer);
+        }
+        for event in waiting {
+            self.at(self.now, Event::Process(pid, event));
+        }
+    }
+}
+
+impl std::fmt::Debug for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Process").field("fence", &self.fence).finish_non_exhaustive()
+    }
+}
