@@ -68,6 +68,7 @@ marks! {
     ExecutionFailed = "execution failed",
     ExecutionCancelled = "execution cancelled",
     ExecutionCompleted = "execution completed",
+    LimitReached = "history reached its bound",
     WaitEnded = "wait answered with the end",
 }
 

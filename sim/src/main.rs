@@ -1,1 +1,229 @@
-fn main() {}
+//! The simulator's command line: see `sim --help` and the page on simulation in the book.
+
+use clap::{Args, Parser, Subcommand};
+use orbit_core::mutant::Mutant;
+use orbit_sim::coverage::Coverage;
+use orbit_sim::mutant::{self, Planted};
+use orbit_sim::report::reproduce;
+use orbit_sim::run::{Ensemble, Explored, Shard, found_within, run, run_twice};
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal, Write};
+use std::ops::Range;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// A coverage hole, or a planted mistake that no seed found.
+const EXIT_HOLE: u8 = 6;
+const EXIT_USAGE: u8 = 2;
+
+/// Runs Orbit's core through seeded worlds full of faults, and checks what must hold.
+///
+/// Exit codes: 0, 1 safety, 2 usage, 3 liveness, 4 crash, 5 nondeterminism, 6 coverage hole or mutant not found.
+#[derive(Parser)]
+#[command(name = "sim", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs one seed, with its options and its verdict.
+    Run {
+        /// A number, or a commit's hash.
+        #[arg(long, value_parser = parse_seed)]
+        seed: u64,
+        /// Plants a mistake.
+        #[arg(long, value_parser = mutant::parse)]
+        mutant: Option<Mutant>,
+        /// Writes everything that happens as JSON lines (`-` for the standard output).
+        #[arg(long, value_name = "FILE")]
+        trace: Option<String>,
+        /// Runs it twice, and compares.
+        #[arg(long)]
+        check_determinism: bool,
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Runs many seeds.
+    Explore {
+        /// Half open, such as `0..1000`.
+        #[arg(long, value_parser = parse_seeds, default_value = "0..1000")]
+        seeds: Range<u64>,
+        /// Begins no run after so many seconds.
+        #[arg(long)]
+        seconds: Option<u64>,
+        /// Threads.
+        #[arg(long, default_value_t = 2)]
+        jobs: usize,
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Plants each mistake in turn, and says after how many seeds it was found.
+    Mutants {
+        /// Half open, such as `0..100`.
+        #[arg(long, value_parser = parse_seeds, default_value = "0..100")]
+        seeds: Range<u64>,
+    },
+    /// Counts how often each rare event happened; fails where one never did.
+    Coverage {
+        /// Half open, such as `0..500`.
+        #[arg(long, value_parser = parse_seeds, default_value = "0..500")]
+        seeds: Range<u64>,
+    },
+    /// Prints the hash of each seed's trace: the same on every machine and in every build.
+    Hash {
+        /// Half open, such as `0..8`.
+        #[arg(long, value_parser = parse_seeds, default_value = "0..8")]
+        seeds: Range<u64>,
+    },
+}
+
+#[derive(Args)]
+struct Settings {
+    /// Changes an option of the plan, such as `clients=3`, `faults.pause=0`, `disk.unknown=1/10`.
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_setting)]
+    set: Vec<(String, String)>,
+}
+
+fn parse_seed(text: &str) -> Result<u64, String> {
+    if text.len() == 40 && text.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return Ok(u64::from_str_radix(&text[..16], 16).expect("sixteen hexadecimal digits"));
+    }
+    text.parse().map_err(|_| "a seed is a number, or the 40 hexadecimal digits of a commit".into())
+}
+
+fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
+    let ends = text.split_once("..").and_then(|(a, b)| Some(a.parse().ok()?..b.parse().ok()?));
+    ends.filter(|r| r.start < r.end).ok_or_else(|| format!("seeds are written as `0..1000`, not {text:?}"))
+}
+
+fn parse_setting(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("an option is changed by KEY=VALUE")?;
+    Ok((key.into(), value.into()))
+}
+
+fn main() -> ExitCode {
+    let code = match Cli::parse().command {
+        Command::Run { seed, mutant, trace, check_determinism, settings } => {
+            run_one(seed, mutant, trace.as_deref(), check_determinism, settings.set)
+        }
+        Command::Explore { seeds, seconds, jobs, settings } => explore(&Ensemble {
+            budget: seconds.map(Duration::from_secs),
+            jobs,
+            settings: settings.set,
+            shard: Shard::WHOLE,
+            ..Ensemble::of(seeds)
+        }),
+        Command::Mutants { seeds } => Ok(mutants(&seeds)),
+        Command::Coverage { seeds } => coverage(&Ensemble::of(seeds)),
+        Command::Hash { seeds } => hashes(seeds),
+    };
+    ExitCode::from(code.unwrap_or_else(|message| {
+        eprintln!("sim: {message}");
+        EXIT_USAGE
+    }))
+}
+
+fn run_one(
+    seed: u64,
+    mutant: Option<Mutant>,
+    trace: Option<&str>,
+    twice: bool,
+    settings: Vec<(String, String)>,
+) -> Result<u8, String> {
+    let plan = Ensemble { settings, ..Ensemble::of(seed..seed + 1) }.plan(seed)?;
+    eprintln!("{}", serde_json::to_string_pretty(&plan).expect("a plan is plain data"));
+    let out: Option<Box<dyn Write>> = match trace {
+        None => None,
+        Some("-") => Some(Box::new(BufWriter::new(std::io::stdout()))),
+        Some(path) => {
+            let file = File::create(path).map_err(|e| format!("{path} cannot be written: {e}"))?;
+            Some(Box::new(BufWriter::new(file)))
+        }
+    };
+    let ended = if twice { run_twice(&plan, Planted(mutant)) } else { run(&plan, Planted(mutant), out) };
+    eprint!("{}", ended.marks.table());
+    eprintln!(
+        "seed {seed}: {} executions in {} simulated ms, {} lines, trace {}",
+        ended.executions, ended.simulated_ms, ended.lines, ended.hash
+    );
+    match ended.failure {
+        None => {
+            eprintln!("every check holds");
+            Ok(0)
+        }
+        Some(failure) => {
+            eprintln!("{failure}\n{}", reproduce(seed));
+            Ok(failure.kind.exit_code())
+        }
+    }
+}
+
+fn explore(ensemble: &Ensemble) -> Result<u8, String> {
+    let explored = with_progress(ensemble)?;
+    summary(&explored);
+    for (seed, failure) in explored.failures.iter().take(20) {
+        println!("seed {seed}: {failure}\n    {}", reproduce(*seed));
+    }
+    // The gravest first: safety before liveness before crash.
+    Ok(explored.failures.iter().map(|(_, f)| f.kind.exit_code()).min().unwrap_or(0))
+}
+
+fn with_progress(ensemble: &Ensemble) -> Result<Explored, String> {
+    let people = std::io::stderr().is_terminal();
+    let explored = ensemble.explore(&|seed, so_far| {
+        if people {
+            eprint!("\r{} runs, {} failures (seed {seed})   ", so_far.runs, so_far.failures.len());
+        }
+    })?;
+    if people {
+        eprintln!();
+    }
+    Ok(explored)
+}
+
+fn summary(explored: &Explored) {
+    println!(
+        "{} runs, {} executions, {} simulated minutes, {} lines of trace, {} failures",
+        explored.runs,
+        explored.executions,
+        explored.simulated_ms / 60_000,
+        explored.lines,
+        explored.failures.len()
+    );
+}
+
+fn mutants(seeds: &Range<u64>) -> u8 {
+    let mut missed = 0;
+    for mutant in Mutant::ALL {
+        match found_within(mutant, seeds.clone()) {
+            Some((count, failure)) => println!("{}: found by seed {count}: {failure}", mutant::name(mutant)),
+            None => {
+                println!("{}: NOT found within {} seeds", mutant::name(mutant), seeds.end - seeds.start);
+                missed += 1;
+            }
+        }
+    }
+    if missed == 0 { 0 } else { EXIT_HOLE }
+}
+
+fn coverage(ensemble: &Ensemble) -> Result<u8, String> {
+    let explored = with_progress(ensemble)?;
+    summary(&explored);
+    let marks: &Coverage = &explored.marks;
+    print!("{}", marks.table());
+    let holes = marks.holes();
+    for hole in &holes {
+        println!("never happened: {}", hole.as_str());
+    }
+    Ok(if holes.is_empty() { 0 } else { EXIT_HOLE })
+}
+
+fn hashes(seeds: Range<u64>) -> Result<u8, String> {
+    let ensemble = Ensemble::of(seeds.clone());
+    for seed in seeds {
+        println!("{seed} {}", run(&ensemble.plan(seed)?, Planted(None), None).hash);
+    }
+    Ok(0)
+}

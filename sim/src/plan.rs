@@ -42,6 +42,7 @@ pub struct ServerPlan {
     pub request_deadline_ms: u64,
     pub max_resident: u64,
     pub max_active: u64,
+    pub max_history: u64,
     pub max_append_groups: usize,
     pub max_append_bytes: usize,
     /// How fast the process's monotonic clock runs, in parts per million off the true time.
@@ -179,9 +180,10 @@ impl Plan {
                 request_deadline_ms: *d.pick(&[300, 2_000, 10_000]),
                 max_resident: *d.pick(&[0, 1, 2, 5, 10_000]),
                 max_active: *d.pick(&[2, 5, 100_000, 100_000]),
+                max_history: *d.pick(&[25, 50_000, 50_000, 50_000, 50_000]),
                 max_append_groups: *d.pick(&[1, 2, 4, 256]),
                 max_append_bytes: *d.pick(&[600, 4_000, 1 << 20]),
-                drift_ppm: *d.pick(&[[0, 0], [0, 200], [0, 20_000]]),
+                drift_ppm: *d.pick(&[[0, 0], [0, 100], [0, 500]]),
             },
             network: NetworkPlan {
                 latency_us: if slow_network { [1_000, 200_000] } else { [50, 2_000] },

@@ -110,5 +110,7 @@ impl fmt::Display for Failure {
 
 /// The one line that reproduces a failure of `seed`.
 pub fn reproduce(seed: u64) -> String {
-    format!("SIM_SEED={seed} cargo test -p sim --test seeds    # or: cargo run -rp sim -- run --seed {seed} --trace trace.jsonl")
+    format!(
+        "SIM_SEED={seed} cargo test -p sim --test seeds    # or: cargo run -rp sim -- run --seed {seed} --trace trace.jsonl"
+    )
 }

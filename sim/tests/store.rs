@@ -174,10 +174,10 @@ fn a_task_row_goes_only_in_the_state_that_the_change_was_decided_from() {
     claim(&mut store, fence, 1, &[101]);
     let mut delete = go_on(2, "x", 2, OwnerChange::Keep);
     delete.tasks = vec![TaskChange::Delete { task: TaskId::new("t"), expect: TaskState::Queued }];
-    let found = Some(TaskState::Claimed { token: Uuid::from_u128(101) });
-    let moved = Rejection::TaskMoved { task: TaskId::new("t"), found };
+    let found = TaskState::Claimed { token: Uuid::from_u128(101) };
+    let moved = Rejection::TaskMoved { task: TaskId::new("t"), found: Some(found) };
     assert_eq!(append(&mut store, fence, vec![delete.clone()]), [GroupOutcome::Rejected(moved)]);
-    delete.tasks = vec![TaskChange::Delete { task: TaskId::new("t"), expect: found.unwrap() }];
+    delete.tasks = vec![TaskChange::Delete { task: TaskId::new("t"), expect: found }];
     assert_eq!(append(&mut store, fence, vec![delete]), [GroupOutcome::Written]);
     assert_eq!(store.tasks().count(), 0);
 }

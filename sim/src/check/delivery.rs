@@ -62,7 +62,8 @@ impl DeliveryCheck {
         let same = dispatched.unit.as_str() == task.step_id.as_str() && dispatched.attempt == task.attempt;
         ensure!(same, CHECK, "{token} is handed out as {} {}, recorded as {dispatched:?}", task.step_id, task.attempt);
         ensure!(
-            dispatched.session == session,
+            // A worker that names a token of an older session under a new one takes it along.
+            dispatched.session == session || task.redelivery,
             CHECK,
             "{token} is handed to session {session:?}, and recorded for {:?}",
             dispatched.session

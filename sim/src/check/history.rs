@@ -143,7 +143,12 @@ impl HistoryCheck {
         }
         let tracked = self.executions.get_mut(id).expect("just made");
         let was_parked = std::mem::take(&mut tracked.parked);
-        for event in events {
+        let scheduled: BTreeSet<&UnitKey> = events.iter().filter_map(|e| scheduled_unit(&e.event)).collect();
+        let direct = |e: &Recorded| matches!(&e.event, Event::StepDispatched { step, .. } if scheduled.contains(step));
+        if events.iter().any(direct) {
+            marks.hit(Mark::DirectDispatch);
+        }
+        for event in events.iter().cloned() {
             if was_parked && matches!(event.event, Event::TimerFired { .. }) {
                 marks.hit(Mark::Woken);
             }
@@ -183,6 +188,13 @@ impl HistoryCheck {
             super::replay::check(id, tracked)?;
         }
         Ok(())
+    }
+}
+
+fn scheduled_unit(event: &Event) -> Option<&UnitKey> {
+    match event {
+        Event::StepScheduled { step, .. } => Some(step),
+        _ => None,
     }
 }
 
@@ -235,16 +247,14 @@ impl Tracked {
     fn on_kind(&mut self, at: &str, recorded: &Recorded, committed: &Committed<'_>, marks: &mut Coverage) -> Checked {
         match &recorded.event {
             Event::WorkflowCreated { .. } | Event::WorkflowStarted => {}
+            Event::LimitReached { .. } => marks.hit(Mark::LimitReached),
             Event::StepScheduled { step, attempt, input, idempotency_key, redelivery } => {
                 self.may_begin(at, step)?;
                 if *redelivery {
                     marks.hit(Mark::Redelivery);
                 }
-                let given = Scheduled {
-                    input: input.clone(),
-                    idempotency_key: idempotency_key.clone(),
-                    attempt: *attempt,
-                };
+                let given =
+                    Scheduled { input: input.clone(), idempotency_key: idempotency_key.clone(), attempt: *attempt };
                 if let Some(before) = self.scheduled.get(step) {
                     let same_key = before.idempotency_key == given.idempotency_key;
                     ensure!(same_key, CHECK, "{at}: the idempotency key of {step} changed");
@@ -265,12 +275,6 @@ impl Tracked {
             }
             Event::StepDispatched { step, attempt, token, worker_session, .. } => {
                 self.on_dispatch(at, recorded.seq, (step, *attempt, token, *worker_session))?;
-                let direct = self.events.last().is_some_and(|e| {
-                    matches!(&e.event, Event::StepScheduled { step: s, .. } if s == step) && e.at_ms == recorded.at_ms
-                });
-                if direct {
-                    marks.hit(Mark::DirectDispatch);
-                }
             }
             Event::StepSucceeded { step, output, token, .. } => {
                 ensure!(self.succeeded.insert(step.clone()), CHECK, "{at}: {step} succeeded a second time");
@@ -345,7 +349,8 @@ impl Tracked {
             Event::CancelRequested { .. } => {
                 ensure!(!self.cancelled, CHECK, "{at}: cancelled twice");
                 self.cancelled = true;
-                if self.dispatched.iter().any(|(t, d)| !self.results.contains_key(t) && !self.settled.contains(&d.unit)) {
+                if self.dispatched.iter().any(|(t, d)| !self.results.contains_key(t) && !self.settled.contains(&d.unit))
+                {
                     marks.hit(Mark::CancelInFlight);
                 }
             }

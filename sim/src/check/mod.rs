@@ -23,8 +23,8 @@ pub mod read;
 pub mod replay;
 pub mod violation;
 
-pub use violation::{Checked, Violation};
 pub(crate) use violation::ensure;
+pub use violation::{Checked, Violation};
 
 use crate::coverage::Coverage;
 use crate::store::{Commit, ModelStore};

@@ -5,8 +5,8 @@ use super::{Answer, Checked, Violation, ensure};
 use crate::coverage::{Coverage, Mark};
 use crate::store::ModelStore;
 use crate::world::book::Book;
-use orbit_core::api::response::{Accepted, ResultOutcome, Started};
 use orbit_core::api::request::Start;
+use orbit_core::api::response::{Accepted, ResultOutcome, Started};
 use orbit_core::api::{ErrorCode, Reply, Request};
 use orbit_core::execution::event::Event;
 use orbit_core::id::{ExecutionId, Token};
@@ -58,7 +58,8 @@ impl PromiseCheck {
                 on_outcomes(poll.results.iter().map(|r| &r.token), &polled.outcomes, histories, marks)
             }
             (Request::Deploy(_), Reply::Deployed(deployed)) => {
-                let there = answer.store.definitions().any(|d| d.name == deployed.name && d.version == deployed.version);
+                let there =
+                    answer.store.definitions().any(|d| d.name == deployed.name && d.version == deployed.version);
                 ensure!(there, CHECK, "{} {} is said to be deployed", deployed.name, deployed.version);
                 Ok(())
             }
@@ -159,13 +160,7 @@ fn on_outcomes<'a>(
     histories: &HistoryCheck,
     marks: &mut Coverage,
 ) -> Checked {
-    ensure!(
-        tokens.len() == outcomes.len(),
-        CHECK,
-        "{} outcomes of {} results",
-        outcomes.len(),
-        tokens.len()
-    );
+    ensure!(tokens.len() == outcomes.len(), CHECK, "{} outcomes of {} results", outcomes.len(), tokens.len());
     for (token, outcome) in tokens.zip(outcomes) {
         ensure!(*token == outcome.token, CHECK, "the outcome of {} stands for {token}", outcome.token);
         let recorded = histories.get(&token.execution).is_some_and(|t| t.results.contains_key(token));

@@ -159,11 +159,8 @@ impl World {
         if !again || enough {
             self.clients[index].doing = None;
         }
-        let wait = if again {
-            self.dice.clients.between([20, 400])
-        } else {
-            self.dice.clients.between(self.plan.think_ms)
-        };
+        let wait =
+            if again { self.dice.clients.between([20, 400]) } else { self.dice.clients.between(self.plan.think_ms) };
         self.at(self.now.plus_ms(wait), Event::Client(index));
     }
 }

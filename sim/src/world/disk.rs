@@ -43,7 +43,9 @@ pub enum Stage {
     Waiting,
     Sent,
     /// It has run; whether it changed something.
-    Ran { changed: bool },
+    Ran {
+        changed: bool,
+    },
 }
 
 /// The calls of one process.
@@ -100,8 +102,7 @@ impl World {
     }
 
     fn fate(&mut self, transaction: &Transaction) -> Fate {
-        let (fails, untold) =
-            (self.disk_chance(self.plan.disk.fail), self.disk_chance(self.plan.disk.unknown));
+        let (fails, untold) = (self.disk_chance(self.plan.disk.fail), self.disk_chance(self.plan.disk.unknown));
         let written = self.dice.disk.chance(Ratio::new(1, 2));
         let phase = *self.dice.disk.pick(&[Phase::NotSent, Phase::Open, Phase::CommitSent]);
         if fails {
@@ -192,12 +193,8 @@ impl World {
                 self.process(pid).fence = Some(*after);
             }
         }
-        let committed = Committed {
-            commit: &commit,
-            store: &self.store,
-            book: &self.book,
-            steady_clock: self.steady_clock,
-        };
+        let committed =
+            Committed { commit: &commit, store: &self.store, book: &self.book, steady_clock: self.steady_clock };
         let checked = self.checks.on_commit(&committed, &mut self.marks);
         self.holds(checked);
         reply

@@ -40,7 +40,7 @@ pub struct Exchange {
 /// What the one who asked learns.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Heard {
-    Response(Response),
+    Response(Box<Response>),
     /// Nobody listens there, or the connection broke.
     Broken,
     /// Nothing within its own time-out.
@@ -166,7 +166,7 @@ impl World {
         if falsely {
             self.at(self.now.plus_us(latency), Event::Process(pid, ProcessEvent::AnswerLost(id)));
         }
-        self.at(self.now.plus_us(latency), Event::Hears(id, Heard::Response(response)));
+        self.at(self.now.plus_us(latency), Event::Hears(id, Heard::Response(Box::new(response))));
     }
 
     /// A server is no more: what it had not answered is broken off.

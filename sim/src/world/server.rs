@@ -106,6 +106,7 @@ impl World {
             stop_deadline: ms(5_000),
             limits: Limits {
                 max_active_executions: plan.max_active,
+                max_history_events: plan.max_history,
                 max_resident_executions: plan.max_resident,
                 max_append_groups: plan.max_append_groups,
                 max_append_bytes: plan.max_append_bytes,

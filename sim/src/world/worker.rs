@@ -93,11 +93,9 @@ impl Worker {
     }
 
     /// Results that no request carries at the moment.
-    fn to_report(&mut self) -> Vec<TaskResult> {
-        let result = |(token, outcome): (&Token, &TaskOutcome)| TaskResult {
-            token: token.clone(),
-            outcome: outcome.clone(),
-        };
+    fn take_report(&mut self) -> Vec<TaskResult> {
+        let result =
+            |(token, outcome): (&Token, &TaskOutcome)| TaskResult { token: token.clone(), outcome: outcome.clone() };
         let mut results: Vec<TaskResult> = self.done.iter().map(result).collect();
         let twice = std::mem::take(&mut self.again);
         results.extend(twice.into_iter().filter(|r| !self.done.contains_key(&r.token)));
@@ -159,7 +157,7 @@ impl World {
             self.workers[index].asking = Some(asking);
             return;
         };
-        let results = if worker.reports_directly { Vec::new() } else { worker.to_report() };
+        let results = if worker.reports_directly { Vec::new() } else { worker.take_report() };
         let room = CAPACITY.saturating_sub(worker.running.len());
         if room == 0 && results.is_empty() {
             // It goes on when a task is done.
@@ -201,7 +199,7 @@ impl World {
         if !worker.reports_directly || worker.reporting.is_some() || !worker.alive {
             return;
         }
-        let results = worker.to_report();
+        let results = worker.take_report();
         if results.is_empty() {
             return;
         }
