@@ -6,9 +6,29 @@ use orbit_core::node::log::Level;
 
 const CHECK: &str = "log";
 
-/// A line that a server writes. `usurped`: another server has taken its place, by a fault.
-pub fn on_line(line: &LogEvent, usurped: bool) -> Checked {
-    let explained = line.level() != Level::Error || (usurped && matches!(line, LogEvent::FenceLost { .. }));
+/// What was done to a server, and so what it may complain about.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Excuses {
+    /// Another server took its place.
+    pub usurped: bool,
+    /// One of its calls on the database failed.
+    pub database: bool,
+}
+
+impl Excuses {
+    /// Whether a fault explains this line.
+    pub fn explain(self, line: &LogEvent) -> bool {
+        match line {
+            LogEvent::FenceLost { .. } => self.usurped,
+            LogEvent::Unservable { .. } => self.database,
+            _ => false,
+        }
+    }
+}
+
+/// A line that a server writes.
+pub fn on_line(line: &LogEvent, excuses: Excuses) -> Checked {
+    let explained = line.level() != Level::Error || excuses.explain(line);
     ensure!(explained, CHECK, "a server wrote the error {line:?}, which no fault explains");
     Ok(())
 }

@@ -152,6 +152,7 @@ impl World {
             }
         };
         if !matches!(reply, Reply::Done(_)) {
+            self.process(pid).excuses.database = true;
             let checked = self.checks.pace.on_failure(self.now);
             self.holds(checked);
         }

@@ -75,7 +75,7 @@ impl World {
             self.pause(pid, ms);
         }
         if usurp.is_some() && self.processes.len() == 1 && !self.process(pid).stopping {
-            self.process(pid).usurped = true;
+            self.process(pid).excuses.usurped = true;
             self.launch();
         }
         if stop.is_some() && self.processes.contains_key(&pid) {

@@ -37,8 +37,10 @@ pub struct Process {
     paused: Option<VecDeque<ProcessEvent>>,
     paused_at: Time,
     pub stopping: bool,
-    /// Another server has taken its place, by a fault.
-    pub usurped: bool,
+    /// What was done to it.
+    pub excuses: log::Excuses,
+    /// It said that it cannot serve this database.
+    unservable: bool,
 }
 
 impl World {
@@ -84,7 +86,8 @@ impl World {
             paused: None,
             paused_at: self.now,
             stopping: false,
-            usurped: false,
+            excuses: log::Excuses::default(),
+            unservable: false,
         };
         self.processes.insert(pid, process);
         self.trace.record(self.now, "start", &pid);
@@ -196,10 +199,10 @@ impl World {
         match line {
             LogEvent::WorkerLost { .. } => self.marks.hit(Mark::SessionLost),
             LogEvent::FenceLost { .. } => self.marks.hit(Mark::Usurped),
+            LogEvent::Unservable { .. } => self.process(pid).unservable = true,
             _ => {}
         }
-        let usurped = self.process(pid).usurped;
-        let checked = log::on_line(line, usurped);
+        let checked = log::on_line(line, self.process(pid).excuses);
         self.holds(checked);
     }
 
@@ -225,7 +228,8 @@ impl World {
     fn exits(&mut self, pid: Pid, status: u8) {
         let process = self.processes.remove(&pid).expect("it lives");
         self.trace.record(self.now, "exit", &(pid, status));
-        let expected = if process.stopping { status == 0 } else { process.usurped && status == 1 };
+        let excused = status == 1 && (process.excuses.usurped || process.unservable);
+        let expected = excused || (process.stopping && status == 0);
         if !expected {
             let message = format!("a server ended with status {status}, which no fault explains");
             self.fails(Violation::safety("exit", message));
