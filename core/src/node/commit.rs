@@ -10,7 +10,7 @@ use crate::execution::State;
 use crate::execution::state::Settled;
 use crate::id::ExecutionId;
 use crate::mutant::{Mutant, Mutants};
-use crate::store::append::{Append, GroupOutcome, Rejection, Status, TaskChange, Wake};
+use crate::store::append::{Append, GroupOutcome, Rejection, Status, Wake};
 use crate::store::outcome::Failure;
 use crate::store::transaction::{Transaction, Verdict};
 use crate::worker::attempt::Holder;
@@ -55,10 +55,8 @@ impl<M: Mutants> Node<M> {
             if self.mutants.planted(Mutant::ResponseBeforeCommit) {
                 self.tell(&mut draft);
             }
-            for task in &group.tasks {
-                if let TaskChange::Insert(row) = task {
-                    self.claims.queued(row.task_name.clone(), row.contract_version.clone());
-                }
+            for contract in draft.queued_contracts() {
+                self.claims.queued(contract.task_name, contract.contract_version);
             }
             bytes += group.members.iter().flat_map(|m| &m.events).map(|e| e.bytes.len()).sum::<usize>();
             groups.push(group);

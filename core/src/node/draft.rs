@@ -77,6 +77,20 @@ impl Draft {
         }
     }
 
+    /// The contracts of which a row is put into the queue: a new one, or a claimed one that goes back.
+    pub fn queued_contracts(&self) -> Vec<Contract> {
+        let Some(resident) = &self.resident else { return Vec::new() };
+        let queues = |task: &TaskId| {
+            self.tasks.iter().any(|change| match change {
+                TaskChange::Insert(row) => row.task == *task,
+                TaskChange::Requeue { task: back, .. } => back == task,
+                TaskChange::Delete { .. } => false,
+            })
+        };
+        let queued = resident.state.scheduled().filter(|(_, _, seq)| queues(&task_id(&resident.state, *seq)));
+        queued.filter_map(|(unit, ..)| contract_of(&resident.definition, unit)).collect()
+    }
+
     /// Records an event: numbers it, dates it, and takes it into the state.
     fn record(&mut self, event: Event, now: ClusterMs) {
         let resident = self.resident.as_mut().expect("events belong to an execution");
