@@ -75,8 +75,12 @@ impl World {
             self.pause(pid, ms);
         }
         if usurp.is_some() && self.processes.len() == 1 && !self.process(pid).stopping {
+            // Whichever of the two campaigns last deposes the other.
             self.process(pid).excuses.usurped = true;
-            self.launch();
+            let second = self.launch();
+            if let Some(second) = self.processes.get_mut(&second) {
+                second.excuses.usurped = true;
+            }
         }
         if stop.is_some() && self.processes.contains_key(&pid) {
             self.stop(pid);

@@ -35,6 +35,8 @@ pub struct Exchange {
     pub waits: bool,
     /// Whether the server has it and has not answered.
     pub pending: bool,
+    /// Whether its answer is on the wire.
+    pub answered: bool,
 }
 
 /// What the one who asked learns.
@@ -83,6 +85,7 @@ impl World {
             process,
             waits: true,
             pending: false,
+            answered: false,
         };
         self.network.exchanges.insert(id, exchange);
         let latency = self.latency();
@@ -109,11 +112,19 @@ impl World {
     pub(super) fn hears(&mut self, id: RequestId, heard: Heard) {
         let Some(exchange) = self.network.exchanges.get_mut(&id) else { return };
         if !std::mem::replace(&mut exchange.waits, false) {
+            let (actor, process) = (exchange.actor, exchange.process);
+            if let (Heard::Response(_), Some(pid), true) = (heard, process, self.must_notice(actor)) {
+                self.at(self.now, Event::Process(pid, ProcessEvent::AnswerLost(id)));
+            }
             return;
         }
-        let (actor, pending, process) = (exchange.actor, exchange.pending, exchange.process);
+        let (actor, pending, answered, process) =
+            (exchange.actor, exchange.pending, exchange.answered, exchange.process);
         if !pending {
-            self.network.exchanges.remove(&id);
+            // An answer that is still on the wire finds nobody.
+            if !answered || matches!(heard, Heard::Response(_)) {
+                self.network.exchanges.remove(&id);
+            }
         } else if let Some(pid) = process {
             // It closed its connection; the front may notice.
             let latency = self.latency();
@@ -151,7 +162,7 @@ impl World {
         self.network.exchanges.get_mut(&id).expect("just looked up").pending = false;
         let latency = self.latency();
         let lost = self.network_chance(self.plan.network.lose_response) || self.now < self.network.down_until;
-        let noticed = self.network_chance(self.plan.network.notice);
+        let noticed = self.network_chance(self.plan.network.notice) || self.must_notice(exchange.actor);
         let falsely = self.network_chance(self.plan.network.false_notice);
         if !waits || lost {
             if noticed {
@@ -163,10 +174,17 @@ impl World {
             }
             return;
         }
+        self.network.exchanges.get_mut(&id).expect("just looked up").answered = true;
         if falsely {
             self.at(self.now.plus_us(latency), Event::Process(pid, ProcessEvent::AnswerLost(id)));
         }
         self.at(self.now.plus_us(latency), Event::Hears(id, Heard::Response(Box::new(response))));
+    }
+
+    /// A worker that does not say what it holds relies on the front to notice (protocols, 24); what a front cannot
+    /// notice either is the reason why every SDK does say it.
+    fn must_notice(&self, actor: Actor) -> bool {
+        matches!(actor, Actor::Worker(index, _) if !self.workers[index].names_holding())
     }
 
     /// A server is no more: what it had not answered is broken off.
@@ -187,6 +205,6 @@ impl World {
             let latency = self.latency();
             self.at(self.now.plus_us(latency), Event::Hears(id, Heard::Broken));
         }
-        self.network.exchanges.retain(|_, e| e.waits || e.pending);
+        self.network.exchanges.retain(|_, e| e.waits || e.pending || e.answered);
     }
 }

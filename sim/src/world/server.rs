@@ -68,7 +68,7 @@ impl World {
     }
 
     /// Starts a server, whoever lives.
-    pub(super) fn launch(&mut self) {
+    pub(super) fn launch(&mut self) -> Pid {
         self.last_pid += 1;
         let pid = Pid(self.last_pid);
         let drift = self.dice.server.between(self.plan.server.drift_ppm);
@@ -92,6 +92,7 @@ impl World {
         self.processes.insert(pid, process);
         self.trace.record(self.now, "start", &pid);
         self.give(pid, Input::Start);
+        pid
     }
 
     fn config(&self, pid: Pid) -> NodeConfig {

@@ -78,9 +78,9 @@ impl Worker {
         !self.running.is_empty() || !self.done.is_empty()
     }
 
-    /// Which of its lives it lives.
-    pub fn life(&self) -> u32 {
-        self.life
+    /// Whether it says what it holds.
+    pub fn names_holding(&self) -> bool {
+        self.names_holding
     }
 
     /// Whether it lives and moves.
