@@ -140,6 +140,10 @@ impl<M: Mutants> Node<M> {
         let Flight { execution, mut draft } = flight;
         self.counters.append_groups += 1;
         self.count_and_log(&execution, &draft);
+        // Once more: a claim that was sent after this append may have run before its repetition, and found nothing.
+        for contract in draft.queued_contracts() {
+            self.claims.queued(contract.task_name, contract.contract_version);
+        }
         let resident = draft.resident.take().expect("a written group has a state");
         let ended = resident.state.has_ended();
         if let (true, Wake::At(at)) = (draft.leaves, resident.wake) {
