@@ -336,6 +336,10 @@ impl World {
                 self.workers[index].done.remove(token);
             }
         }
+        if !cancel.is_empty() {
+            // There is room again.
+            self.worker_at(index, POLL_PAUSE_MS, WorkerEvent::Goes);
+        }
     }
 
     fn reported(&mut self, index: usize, outcomes: &[ResultOutcome]) {
