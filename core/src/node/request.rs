@@ -4,7 +4,8 @@ use super::{Connection, LogEvent, Node, Purpose, RequestId, storage_error};
 use crate::api::error::{ApiError, ErrorCode};
 use crate::api::request::{ListExecutions, ReportForm, Request, Start};
 use crate::api::response::{
-    Deployed, Executions, Health, History, Metrics, Ready, Reply, Response, ResultOutcome, WorkflowView, Workflows,
+    Deployed, ExecutionView, Executions, Health, History, Metrics, Ready, Reply, Response, ResultOutcome, WorkflowView,
+    Workflows,
 };
 use crate::definition::Definition;
 use crate::execution::event::{DecodeError, Recorded};
@@ -343,12 +344,18 @@ impl<M: Mutants> Node<M> {
     }
 
     fn get_execution(&mut self, id: RequestId, execution: ExecutionId) {
-        if let Some(resident) = self.slots.get(&execution).and_then(Slot::resident) {
-            let view = view::of_state(&resident.state);
+        if let Some(view) = self.view_in_memory(&execution) {
             return self.answer(id, Response::ok(Reply::Execution(view)));
         }
         self.open(id, Open::Read(Read::Execution(execution.clone())), self.config.request_deadline);
         self.send(Connection::Requests, Transaction::Summary(ReadSummary { execution }), Purpose::Read(id));
+    }
+
+    /// An execution as memory has it. While a group of it is under way, its row may say more already, and a read of the
+    /// store may have shown that: then memory is not asked.
+    fn view_in_memory(&self, execution: &ExecutionId) -> Option<ExecutionView> {
+        let slot = self.slots.get(execution).filter(|slot| !slot.in_flight)?;
+        slot.resident().map(|resident| view::of_state(&resident.state))
     }
 
     fn get_history(&mut self, id: RequestId, execution: ExecutionId, after: Seq, limit: u32, max_bytes: u32) {
@@ -359,10 +366,9 @@ impl<M: Mutants> Node<M> {
 
     /// Waits for the end. The waiter is in line before the row is read, so that no end falls in between.
     fn wait(&mut self, id: RequestId, execution: ExecutionId, timeout: Duration) {
-        if let Some(resident) = self.slots.get(&execution).and_then(Slot::resident)
-            && (resident.state.has_ended() || timeout.is_zero())
+        if let Some(view) = self.view_in_memory(&execution)
+            && (view.item.status.is_terminal() || timeout.is_zero())
         {
-            let view = view::of_state(&resident.state);
             return self.answer(id, Response::ok(Reply::Execution(view)));
         }
         self.open(id, Open::Wait(execution.clone()), timeout);
@@ -448,12 +454,11 @@ impl<M: Mutants> Node<M> {
     fn expire_wait(&mut self, id: RequestId) {
         let Some(OpenRequest { kind: Open::Wait(execution), .. }) = self.requests.get(&id) else { return };
         let execution = execution.clone();
-        if let Some(resident) = self.slots.get(&execution).and_then(Slot::resident) {
-            let view = view::of_state(&resident.state);
+        if let Some(view) = self.view_in_memory(&execution) {
             self.forget_wait(id);
             return self.respond(id, Response::ok(Reply::Execution(view)));
         }
-        // Out of memory: its row says how it is.
+        // Out of memory, or about to change: its row says how it is.
         self.forget_wait(id);
         let open = self.requests.get_mut(&id).expect("looked up above");
         open.kind = Open::Read(Read::Execution(execution.clone()));
