@@ -132,9 +132,11 @@ impl<M: Mutants> Node<M> {
     /// it holds does not name: they are answered again (protocols, 24).
     fn undelivered(&mut self, session: SessionId, lists: bool, reported: &[Token], max: u32) -> Vec<Assignment> {
         let known = self.sessions.get(session).expect("alive");
+        // One that an open poll of the session is about to be answered with is not lost: it would go out twice.
+        let on_its_way = self.polls.assigned_to(session);
         let missing = known.held.iter().filter(|(token, held)| {
             let lost = !held.offered || (lists && !held.named);
-            lost && !held.reporting && !reported.contains(token)
+            lost && !held.reporting && !reported.contains(token) && !on_its_way.contains(token)
         });
         let missing: Vec<_> = missing.map(|(token, held)| (token.clone(), held.offered)).take(max as usize).collect();
         let mut again = Vec::new();

@@ -5,7 +5,7 @@
 
 use crate::api::request::Contract;
 use crate::api::response::{Assignment, ResultOutcome};
-use crate::id::SessionId;
+use crate::id::{SessionId, Token};
 use crate::node::RequestId;
 use crate::time::Mono;
 use std::collections::{BTreeMap, BTreeSet};
@@ -145,6 +145,12 @@ impl Polls {
     pub fn with_room(&self, session: SessionId) -> Option<(RequestId, u32)> {
         let polls = self.by_session.get(&session)?;
         polls.iter().find_map(|id| self.waiting.get(id).filter(|p| p.room > 0).map(|p| (*id, p.room)))
+    }
+
+    /// The tokens that waiting polls of a session will be answered with.
+    pub fn assigned_to(&self, session: SessionId) -> BTreeSet<Token> {
+        let polls = self.by_session.get(&session).into_iter().flatten().filter_map(|id| self.waiting.get(id));
+        polls.flat_map(|poll| &poll.assigned).map(|assignment| assignment.token.clone()).collect()
     }
 
     /// The polls of a session.
