@@ -67,6 +67,8 @@ mod tests {
         assert_eq!(nearest("Input", names), Some("input"));
         assert_eq!(nearest("step", names), Some("steps"));
         assert_eq!(nearest("excution", names), Some("execution"));
+        // Two letters swapped are one edit, all that a name of three may have.
+        assert_eq!(nearest("teh", ["the"]), Some("the"));
     }
 
     #[test]

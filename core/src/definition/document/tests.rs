@@ -233,6 +233,12 @@ fn steps_that_wait_for_each_other_are_named_in_their_circle() {
             .starts_with("/steps/0/after: steps wait for each other in a circle: `a` after `c` after `b` after `a`")
     );
     assert!(found[1].contains("`x` after `y` after `x`"));
+    // The circle begins with its step written first, however it was found.
+    let found = problem(json!([
+        {"id": "outside", "task": "t", "after": ["c"]}, {"id": "a", "task": "t", "after": ["c"]},
+        {"id": "b", "task": "t"}, {"id": "c", "task": "t"},
+    ]));
+    assert!(found.starts_with("/steps/1/after") && found.contains("`a` after `c` after `b` after `a`"), "{found}");
 }
 
 #[test]
