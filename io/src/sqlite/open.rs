@@ -196,5 +196,6 @@ fn open_locked(path: &Path) -> Result<Connection, OpenError> {
         ConnectError::Sqlite(error) => sqlite(error),
         weak @ ConnectError::Weak { .. } => OpenError::Durability { path: path.into(), what: weak.to_string() },
     })?;
+    connect::make_writer(&connection).map_err(sqlite)?;
     Ok(connection)
 }

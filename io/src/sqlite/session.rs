@@ -69,7 +69,7 @@ impl Session {
                 Ask::Send(statements, frame) => {
                     let got = self.send(&statements, frame, writes);
                     if let Err(Fact { severity: Some(Severity::Fatal), message, .. }) = &got {
-                        tracing::warn!(target: "orbit_runtime::store", call = name, error = %message, "commit failed; its outcome is open");
+                        tracing::warn!(target: "orbit_runtime::engine", call = name, error = %message, "commit failed; its outcome is open");
                     }
                     executor.tell(got)
                 }
@@ -88,9 +88,9 @@ impl Session {
             Ok(false) => {}
             // Nothing is lost: the next start reads the log.
             Ok(true) => {
-                tracing::debug!(target: "orbit_runtime::store", "another program reads the database; its log stays")
+                tracing::debug!(target: "orbit_runtime::engine", "another program reads the database; its log stays")
             }
-            Err(error) => tracing::warn!(target: "orbit_runtime::store", %error, "the log could not be emptied"),
+            Err(error) => tracing::warn!(target: "orbit_runtime::engine", %error, "the log could not be emptied"),
         }
     }
 
@@ -183,4 +183,120 @@ fn frame_statements(
         commit.execute([])?;
     }
     Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use orbit_core::id::{GroupId, Incarnation, Run, Seq, Term};
+    use orbit_core::store::append::*;
+    use orbit_core::store::outcome::Failure;
+    use orbit_core::store::statement::{PutWorker, WorkerRow};
+    use orbit_core::time::ClusterMs;
+    use tempfile::TempDir;
+    use uuid::Uuid;
+
+    fn session() -> (Session, TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("orbit.db");
+        let mut connection = connect::plain(&path).unwrap();
+        crate::sqlite::schema::create(&mut connection).unwrap();
+        (Session::new(Shared::new(path), None), folder)
+    }
+
+    fn save(bytes: usize) -> Transaction {
+        let worker = WorkerRow {
+            worker_id: "w".into(),
+            runtime: "x".repeat(bytes),
+            sdk: None,
+            contracts: Vec::new(),
+            last_seen_ms: ClusterMs(1),
+        };
+        Transaction::SaveWorker(PutWorker { worker })
+    }
+
+    fn failed(reply: Reply<Verdict>) -> Failure {
+        match reply {
+            Reply::Failed(failure) => failure,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    const SAVED: Reply<Verdict> = Reply::Done(Verdict::SaveWorker);
+
+    #[test]
+    fn a_full_disk_is_a_failure_that_changes_nothing_and_passes() {
+        let (mut session, _folder) = session();
+        assert_eq!(session.run(save(1)), SAVED);
+        let limit = |session: &Session, pages: i64| {
+            let connection = session.connection.as_ref().unwrap();
+            connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).unwrap();
+        };
+        // As small as the file is.
+        limit(&session, 1);
+        let failure = failed(session.run(save(1 << 20)));
+        assert_eq!(failure.kind, FailureKind::Unwritable, "{failure:?}");
+        let Reply::Done(Verdict::Workers(rows)) = session.run(Transaction::Workers) else { panic!("no answer") };
+        assert_eq!(rows[0].runtime, "x");
+        limit(&session, 1 << 20);
+        assert_eq!(session.run(save(1 << 20)), SAVED);
+    }
+
+    #[test]
+    fn a_commit_that_sqlite_refuses_is_rolled_back_and_certain() {
+        let (mut session, _folder) = session();
+        assert_eq!(session.run(Transaction::Workers), Reply::Done(Verdict::Workers(Vec::new())));
+        let connection = session.connection.as_ref().unwrap();
+        // A reference that is checked at COMMIT and leads nowhere.
+        let refuse = "CREATE TEMP TABLE parent (id PRIMARY KEY);
+            CREATE TEMP TABLE child (id REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
+            CREATE TEMP TRIGGER refuse AFTER INSERT ON main.orbit_workers BEGIN INSERT INTO child VALUES (1); END;";
+        connection.execute_batch(refuse).unwrap();
+        let failure = failed(session.run(save(1)));
+        assert_eq!((failure.kind, session.phase), (FailureKind::Data, Phase::CommitSent), "{failure:?}");
+        let connection = session.connection.as_ref().expect("the connection is as good as before");
+        assert!(connection.is_autocommit(), "the transaction is open still");
+        connection.execute_batch("DROP TRIGGER temp.refuse").unwrap();
+        assert_eq!(session.run(Transaction::Workers), Reply::Done(Verdict::Workers(Vec::new())));
+        assert_eq!(session.run(save(1)), SAVED);
+    }
+
+    #[test]
+    fn a_database_that_cannot_be_opened_fails_calls_until_it_can() {
+        let (mut session, folder) = session();
+        let (path, away) = (folder.path().join("orbit.db"), folder.path().join("away.db"));
+        std::fs::rename(&path, &away).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        let failure = failed(session.run(save(1)));
+        assert_eq!((failure.kind, session.phase), (FailureKind::Unwritable, Phase::NotSent), "{failure:?}");
+        std::fs::remove_dir(&path).unwrap();
+        std::fs::rename(&away, &path).unwrap();
+        assert_eq!(session.run(save(1)), SAVED);
+    }
+
+    #[test]
+    fn a_mistake_of_ours_fails_its_own_transaction_and_no_other() {
+        let (mut session, _folder) = session();
+        assert_eq!(session.run(save(1)), SAVED);
+        let fence = Fence { term: Term(0), incarnation: Incarnation(Uuid::nil()) };
+        let event = |seq| StoredEvent { seq: Seq(seq), at_ms: ClusterMs(0), bytes: Vec::new() };
+        let member = |seq| Member {
+            execution: "e".into(),
+            expect: Expect::New { run: Run(1), root: "e".into() },
+            events: vec![event(1), event(seq)],
+            summary: None,
+            owner: OwnerChange::End,
+        };
+        let append = |seq| {
+            let group = Group { id: GroupId(Uuid::nil()), members: vec![member(seq)], tasks: Vec::new() };
+            Transaction::Append(Append { fence, groups: vec![group] })
+        };
+        // No column holds such a number, and no node counts so far.
+        let failure = failed(session.run(append(u64::MAX)));
+        assert_eq!((failure.kind, session.phase), (FailureKind::Broken, Phase::Open));
+        assert!(failure.message.contains("`append` failed inside Orbit"), "{failure:?}");
+        // The first event was undone with it, and others who write do not wait for ever.
+        let written = Verdict::Append(vec![GroupOutcome::Written]);
+        assert_eq!(session.run(append(2)), Reply::Done(written));
+    }
 }

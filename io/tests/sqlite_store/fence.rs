@@ -1,12 +1,13 @@
 //! Who may write.
 
 use crate::support::*;
-use orbit_core::id::Term;
+use orbit_core::id::{Incarnation, Term};
 use orbit_core::node::Connection;
 use orbit_core::store::append::Fence;
 use orbit_core::store::outcome::Reply;
-use orbit_core::store::transaction::{CampaignVerdict, SCHEMA_VERSION, Transaction, Verdict};
+use orbit_core::store::transaction::{Campaign, CampaignVerdict, SCHEMA_VERSION, Transaction, Verdict};
 use orbit_io::driver::clock;
+use uuid::Uuid;
 
 #[test]
 fn each_campaign_raises_the_term_and_names_the_holder() {
@@ -86,14 +87,17 @@ fn a_damaged_database_is_an_error_and_not_an_answer() {
 }
 
 #[test]
-fn a_write_waits_for_another_program_that_writes() {
-    let (mut store, fence) = Running::led();
+fn a_write_waits_for_another_program_that_writes_and_sees_what_it_wrote() {
+    let mut store = Running::fresh();
     let other = rusqlite::Connection::open(&store.path).unwrap();
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    store.send(Connection::Control, Transaction::Release(fence));
+    other.execute_batch("BEGIN IMMEDIATE; UPDATE orbit_cluster SET term = 41").unwrap();
+    let campaign = Campaign { incarnation: Incarnation(Uuid::from_u128(1)), holder: holder() };
+    store.send(Connection::Control, Transaction::Campaign(campaign));
     // Reads do not wait.
     store.send(Connection::Requests, Transaction::Workers);
     assert_eq!(store.next_reply().1, Reply::Done(Verdict::Workers(Vec::new())));
     other.execute_batch("COMMIT").unwrap();
-    assert_eq!(store.next_reply().1, Reply::Done(Verdict::Release(true)));
+    let (_, reply) = store.next_reply();
+    let Reply::Done(Verdict::Campaign(CampaignVerdict::Won { term, .. })) = reply else { panic!("{reply:?}") };
+    assert_eq!(term, Term(42));
 }

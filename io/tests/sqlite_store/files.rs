@@ -3,8 +3,9 @@
 use crate::support::*;
 use orbit_core::id::Term;
 use orbit_core::node::Connection;
-use orbit_core::store::append::{Status, TaskChange};
-use orbit_core::store::transaction::Transaction;
+use orbit_core::store::append::{Append, GroupOutcome, Status, TaskChange};
+use orbit_core::store::outcome::Reply;
+use orbit_core::store::transaction::{Transaction, Verdict};
 use orbit_io::sqlite::{Durability, OpenError, PeekError, SqliteStore, peek};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -162,7 +163,11 @@ fn a_look_from_outside_sees_who_writes_and_how_much_there_is() {
 
 /// Starts this very test in another process, which finds `path` in its environment, and waits for its first line.
 fn spawn(test: &str, path: &Path) -> (Child, BufReader<impl Read>) {
-    let mut child = Command::new(std::env::current_exe().unwrap())
+    spawn_by(Command::new(std::env::current_exe().unwrap()), test, path)
+}
+
+fn spawn_by(mut command: Command, test: &str, path: &Path) -> (Child, BufReader<impl Read>) {
+    let mut child = command
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env("ORBIT_TEST_CHILD", path)
         .stdin(Stdio::piped())
@@ -245,4 +250,47 @@ fn what_was_acknowledged_is_there_after_a_kill_and_nothing_is_half_there() {
         assert_eq!(a.events.len(), b.events.len(), "a group is there whole or not at all");
         assert_eq!((last_of(&a), last_of(&b)), (Some(a.events.len() as u64), Some(b.events.len() as u64)));
     }
+}
+
+#[test]
+fn an_append_whose_commit_fails_is_unknown_until_it_is_sent_again() {
+    const NAME: &str = "files::an_append_whose_commit_fails_is_unknown_until_it_is_sent_again";
+    let big = |n: u64| {
+        let mut member = go_on("a", n, 1);
+        member.events[0].bytes = vec![b'x'; 64 << 10];
+        group(1 + u128::from(n), vec![member])
+    };
+    if let Some(path) = child_path() {
+        let mut store = Running::at(&path);
+        let fence = store.campaign(1);
+        store.written(fence, vec![group(1, vec![start("a", 1)])]);
+        for n in 1.. {
+            match store.reply(Connection::Store, Transaction::Append(Append { fence, groups: vec![big(n)] })) {
+                Reply::Done(verdict) => assert_eq!(verdict, Verdict::Append(vec![GroupOutcome::Written])),
+                Reply::Unknown => {
+                    say(&format!("unknown {n}"));
+                    std::io::stdin().read_line(&mut String::new()).unwrap();
+                }
+                Reply::Failed(failure) => panic!("the disk ended in a COMMIT, so this is not certain: {failure:?}"),
+            }
+        }
+    }
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("orbit.db");
+    // A shell makes the system refuse to let files of the other process grow past 512 KiB, as a bad disk could.
+    let script = "trap '' XFSZ; ulimit -f 1024; exec \"$0\" \"$@\"";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script]).arg(std::env::current_exe().unwrap());
+    let (mut child, mut output) = spawn_by(shell, NAME, &path);
+    let line = heard(&mut output, "unknown");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let n: u64 = line.strip_prefix("unknown ").unwrap().parse().unwrap();
+    let mut store = Running::at(&path);
+    let there = store.load("a").events.len() as u64;
+    assert!(there == n || there == n + 1, "{there} events, and the outcome of number {} was open", n + 1);
+    let fence = store.check(other_fence()).fence;
+    store.written(fence, vec![big(n)]);
+    store.written(fence, vec![big(n)]);
+    assert_eq!(store.load("a").events.len() as u64, n + 1);
 }

@@ -127,6 +127,7 @@ fn a_page_of_a_history_ends_at_its_limit_and_past_its_bytes_and_says_whether_mor
     assert_eq!(page("a", 0, 100, size), (true, 2, true));
     assert_eq!(page("a", 0, 100, size - 1), (true, 1, true));
     assert_eq!(page("a", 4, 100, 1), (true, 1, false));
+    assert_eq!(page("a", u64::MAX, u32::MAX, u32::MAX), (true, 0, false));
     assert_eq!(page("b", 0, 100, much), (false, 0, false));
 }
 

@@ -87,7 +87,9 @@ pub fn history(connection: &Connection, read: &ReadHistory) -> Result<HistoryPag
     )?;
     // One more than is wanted tells whether there are more.
     let limit = i64::from(read.limit) + 1;
-    let mut rows = statement.query(params![read.execution.as_str(), run.0, column::int(read.after.0), limit])?;
+    // A client may ask for what follows any number.
+    let after = i64::try_from(read.after.0).unwrap_or(i64::MAX);
+    let mut rows = statement.query(params![read.execution.as_str(), run.0, after, limit])?;
     let (mut events, mut bytes) = (Vec::new(), 0);
     let full =
         |events: &Vec<Vec<u8>>, bytes: usize| events.len() >= read.limit as usize || bytes > read.max_bytes as usize;
