@@ -124,8 +124,10 @@ impl Service {
         match self.checked(&head, &mut body).await {
             Ok(reply) => reply,
             Err(refusal) => {
-                // Nobody sends more to a server that was asked to say first whether it wants the body.
-                if !body.is_end_stream() && !head.headers.contains_key(header::EXPECT) {
+                // Nothing more is to be expected of a client whose time is over, or who asked first whether its body
+                // is wanted.
+                let over = matches!(refusal.also, Also::Close) || head.headers.contains_key(header::EXPECT);
+                if !body.is_end_stream() && !over {
                     discard(body).await;
                 }
                 self.refusal(refusal)

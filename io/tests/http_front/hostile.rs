@@ -43,12 +43,14 @@ async fn a_head_must_come_within_the_header_timeout_however_it_trickles() {
 async fn a_body_that_stops_half_way_is_answered_with_408_and_the_connection_ends() {
     let server = Server::start(quick(), fine);
     let mut client = server.connect().await;
+    let begun = Instant::now();
     client
         .send(
             "POST /v1/executions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{",
         )
         .await;
     let answer = client.answer().await;
+    assert!(begun.elapsed() < Duration::from_secs(2), "nobody waits for the rest after that");
     assert_eq!(answer.error(), (408, "REQUEST_TIMEOUT".into(), String::new()));
     assert_eq!(answer.header("connection"), Some("close"));
     assert_eq!(client.closed().await, b"");
