@@ -95,7 +95,7 @@ fn the_trial_reminder_waits_for_days_and_reads_a_skipped_step() {
     assert_eq!(terms, json!({"plan": "basic", "wait_days": 11}));
     let StepKind::Sleep(wait) = kind(&definition, "wait") else { panic!("a sleep") };
     let terms = ("terms", terms);
-    assert_eq!(render(&definition, wait, input.clone(), &[terms.clone()]), json!("11d"));
+    assert_eq!(render(&definition, wait, input.clone(), std::slice::from_ref(&terms)), json!("11d"));
     let discount = definition.step("discount").and_then(|s| s.when.clone()).expect("a condition");
     let usage = ("usage", json!({"logins": 50}));
     assert_eq!(render(&definition, &discount, input.clone(), &[terms.clone(), usage]), json!(false));
