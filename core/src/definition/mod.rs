@@ -10,11 +10,13 @@ mod duration;
 pub mod expression;
 mod hash;
 mod nearest;
+mod schema;
 
 pub use document::Problem;
 pub use duration::{format_duration, parse_duration};
 pub use expression::{ExpressionError, Scope, Template};
 pub use nearest::nearest;
+pub use schema::{AnySchema, Boundary, SchemaCheck, Violation};
 
 use crate::id::{ContractVersion, DefinitionHash, StepId, TaskName, Version, WorkflowName};
 use serde_json::Value;

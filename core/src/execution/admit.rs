@@ -1,6 +1,6 @@
 //! Takes commands in: what came from outside becomes an event, or is refused.
 
-use crate::definition::{Definition, StepKind};
+use crate::definition::{Boundary, Definition, StepKind};
 use crate::execution::event::{Event, Json, ResultKind, TaskError, codes};
 use crate::execution::state::{Phase, Settled, State, Unit, UnitStatus};
 use crate::id::{Seq, SessionId, Token, UnitKey, WorkerId};
@@ -23,6 +23,8 @@ pub enum Command {
     Cancel { reason: Option<String> },
     /// The history has grown to its bound.
     HistoryFull { max: u64 },
+    /// The output that was decided does not match its schema.
+    RefuseOutput { message: String },
 }
 
 /// Why a command changes nothing.
@@ -90,6 +92,14 @@ pub fn admit(definition: &Definition, state: &State, command: &Command, now: Clu
         }
         Command::Cancel { reason } => match &state.phase {
             Phase::Created | Phase::Running => Ok(Event::CancelRequested { reason: reason.clone() }),
+            Phase::Cancelling | Phase::Failing(_) => Err(Refusal::Ending),
+            Phase::Ended(_) => Err(Refusal::Finished),
+        },
+        Command::RefuseOutput { message } => match &state.phase {
+            Phase::Created | Phase::Running => Ok(Event::ContractViolated {
+                boundary: Boundary::Output.as_str().into(),
+                error: TaskError::last(codes::OUTPUT_CONTRACT_VIOLATION, message),
+            }),
             Phase::Cancelling | Phase::Failing(_) => Err(Refusal::Ending),
             Phase::Ended(_) => Err(Refusal::Finished),
         },

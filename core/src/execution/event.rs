@@ -90,6 +90,8 @@ pub enum Event {
     },
     /// A bound of the server was reached (its history's length, say): the execution winds down to this failure.
     LimitReached { limit: String, error: TaskError },
+    /// A value does not match its schema: the execution winds down to this failure.
+    ContractViolated { boundary: String, error: TaskError },
     /// Terminal: done, with the workflow's result.
     WorkflowCompleted { output: Json },
     /// Terminal: a step failed for good, or the result could not be computed.
@@ -137,6 +139,8 @@ pub mod codes {
     pub const QUEUE_TIMEOUT: &str = "QUEUE_TIMEOUT";
     /// An expression could not be evaluated.
     pub const EXPRESSION_ERROR: &str = "EXPRESSION_ERROR";
+    /// The workflow's output does not match its schema.
+    pub const OUTPUT_CONTRACT_VIOLATION: &str = "OUTPUT_CONTRACT_VIOLATION";
     /// A history or a payload grew past its limit.
     pub const LIMIT_EXCEEDED: &str = "LIMIT_EXCEEDED";
 }
@@ -164,6 +168,7 @@ impl Event {
             | Event::StepAttemptUncertain { .. }
             | Event::StaleResultIgnored { .. }
             | Event::LimitReached { .. }
+            | Event::ContractViolated { .. }
             | Event::CancelRequested { .. } => true,
             Event::StepSucceeded { token, .. } => token.is_some(),
             Event::StepAttemptFailed { token, .. } => token.is_some(),

@@ -38,7 +38,7 @@ pub enum Phase {
     Running,
     /// Cancelled, and winding down.
     Cancelling,
-    /// A bound was reached, and it winds down to this failure.
+    /// A bound was reached or a schema violated, and it winds down to this failure.
     Failing(TaskError),
     Ended(End),
 }
@@ -248,7 +248,7 @@ impl State {
                     self.phase = Phase::Cancelling;
                 }
             }
-            Event::LimitReached { error, .. } => {
+            Event::LimitReached { error, .. } | Event::ContractViolated { error, .. } => {
                 if self.is_running() {
                     self.phase = Phase::Failing(error.clone());
                 }

@@ -7,7 +7,7 @@ use super::{Node, RequestId, view};
 use crate::api::error::{ApiError, ErrorCode};
 use crate::api::request::{Contract, Start, TaskOutcome};
 use crate::api::response::{Accepted, Reply, Response, ResultOutcome, Started};
-use crate::definition::{Definition, StepKind};
+use crate::definition::{Boundary, Definition, SchemaCheck, StepKind};
 use crate::execution::event::{Event, Recorded};
 use crate::execution::{Command, Refusal, State, UnitStatus, admit, decide, next_wake};
 use crate::id::{Epoch, ExecutionId, GroupId, Run, Seq, SessionId, TaskId, Token, UnitKey};
@@ -15,6 +15,7 @@ use crate::mutant::{Mutant, Mutants};
 use crate::store::append::{Expect, Group, Member, OwnerChange, StoredEvent, TaskChange, TaskRow, TaskState, Wake};
 use crate::store::statement::ClaimedTask;
 use crate::time::ClusterMs;
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,8 +101,9 @@ impl Draft {
         self.events.push(recorded);
     }
 
-    /// Decides until there is nothing more.
-    fn decide(&mut self, now: ClusterMs) {
+    /// Decides until there is nothing more. An output that does not match its schema is refused instead of given, and
+    /// that verdict is recorded.
+    fn decide(&mut self, now: ClusterMs, schemas: &dyn SchemaCheck) {
         loop {
             let resident = self.resident.as_ref().expect("decisions are about an execution");
             let decided = decide(&resident.definition, &resident.state, now);
@@ -109,9 +111,21 @@ impl Draft {
                 return;
             }
             for event in decided {
+                let event = match &event {
+                    Event::WorkflowCompleted { output } => self.refusal_of(output, now, schemas).unwrap_or(event),
+                    _ => event,
+                };
                 self.record(event, now);
             }
         }
+    }
+
+    fn refusal_of(&self, output: &Value, now: ClusterMs, schemas: &dyn SchemaCheck) -> Option<Event> {
+        let Resident { definition, state, .. } = self.resident.as_ref()?;
+        let schema = definition.output_schema.as_ref()?;
+        let violation = schemas.check(&definition.hash, Boundary::Output, schema, output).err()?;
+        let message = format!("the output does not match its schema at `{}`: {}", violation.path, violation.message);
+        admit(definition, state, &Command::RefuseOutput { message }, now).ok()
     }
 }
 
@@ -120,11 +134,12 @@ impl<M: Mutants> Node<M> {
     /// is to be written.
     pub(super) fn draft(&mut self, execution: &ExecutionId, slot: &mut Slot) -> (Draft, Option<Group>) {
         let now = self.cluster_now();
+        let schemas = self.schemas.clone();
         let before = slot.resident().cloned();
         let mut draft = Draft::new(before.clone());
         if draft.resident.is_some() {
             self.bound_history(&mut draft, now);
-            draft.decide(now);
+            draft.decide(now, &*schemas);
         }
         let mut parks = false;
         while draft.works.len() < MAX_WORKS
@@ -134,7 +149,7 @@ impl<M: Mutants> Node<M> {
             self.take_in(execution, &mut draft, &slot.body, work.clone(), now);
             draft.works.push(work);
             if draft.resident.is_some() {
-                draft.decide(now);
+                draft.decide(now, &*schemas);
             }
         }
         let group = self.finish_draft(execution, before.as_ref(), &mut draft, parks && slot.queue.is_empty(), now);
@@ -164,7 +179,7 @@ impl<M: Mutants> Node<M> {
                 let response = match self.take_command(draft, Command::Cancel { reason }, now) {
                     None => unknown(execution).into(),
                     Some(Ok(()) | Err(Refusal::Ending)) => {
-                        draft.decide(now);
+                        draft.decide(now, &*self.schemas);
                         let resident = draft.resident.as_ref().expect("it was cancelled");
                         Response::ok(Reply::Cancelled(view::of_state(&resident.state)))
                     }

@@ -31,6 +31,7 @@ pub use log::LogEvent;
 
 use crate::api::{ApiError, ErrorCode, Response};
 use crate::cluster::clock::ClusterClock;
+use crate::definition::{AnySchema, SchemaCheck};
 use crate::id::{ExecutionId, Incarnation};
 use crate::mutant::{Mutants, NoMutants};
 use crate::node::counters::Counters;
@@ -47,6 +48,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// When a node wants to be woken without an input, and why.
@@ -87,6 +89,7 @@ pub enum Timer {
 /// A server's decisions. See the crate's documentation for the driving contract.
 pub struct Node<M: Mutants = NoMutants> {
     mutants: M,
+    schemas: Arc<dyn SchemaCheck>,
     config: NodeConfig,
     rng: ChaCha8Rng,
     incarnation: Incarnation,
@@ -163,6 +166,7 @@ impl<M: Mutants> Node<M> {
         let incarnation = Incarnation(draw_uuid(&mut rng));
         Node {
             mutants,
+            schemas: Arc::new(AnySchema),
             rng,
             incarnation,
             now,
@@ -195,6 +199,13 @@ impl<M: Mutants> Node<M> {
             writes_waiting: 0,
             config,
         }
+    }
+
+    /// The node with what judges values by JSON Schemas; without it every value matches.
+    #[must_use]
+    pub fn with_schemas(mut self, schemas: Arc<dyn SchemaCheck>) -> Node<M> {
+        self.schemas = schemas;
+        self
     }
 
     /// Takes one input. [`Input::Wake`] when a timeout came and nothing else did.

@@ -7,7 +7,7 @@ use crate::api::response::{
     Deployed, ExecutionView, Executions, Health, History, Metrics, Ready, Reply, Response, ResultOutcome, WorkflowView,
     Workflows,
 };
-use crate::definition::Definition;
+use crate::definition::{Boundary, Definition, Violation};
 use crate::execution::event::{DecodeError, Recorded};
 use crate::id::{CallKey, ExecutionId, Seq, Version, WorkflowName};
 use crate::mutant::Mutants;
@@ -223,7 +223,14 @@ impl<M: Mutants> Node<M> {
 
     fn deploy(&mut self, id: RequestId, document: Value) {
         let definition = match Definition::from_document(&document) {
-            Ok(definition) => Arc::new(definition),
+            Ok(definition) => match definition.schema_problems(&*self.schemas) {
+                problems if problems.is_empty() => Ok(Arc::new(definition)),
+                problems => Err(problems),
+            },
+            Err(problems) => Err(problems),
+        };
+        let definition = match definition {
+            Ok(definition) => definition,
             Err(problems) => {
                 let message = match problems.first() {
                     Some(p) if problems.len() == 1 => format!("the definition has a problem: {}", p.message),
@@ -316,6 +323,13 @@ impl<M: Mutants> Node<M> {
             return self.answer(id, error);
         };
         let definition = deployed.definition.clone();
+        if let Some(schema) = &definition.input_schema
+            && let Err(violation) = self.schemas.check(&definition.hash, Boundary::Input, schema, &start.input)
+        {
+            let Violation { path, message } = violation;
+            let message = format!("the input does not match the schema of {} at `{path}`: {message}", definition.name);
+            return self.answer(id, ApiError::new(ErrorCode::InputInvalid, message).with("path", path));
+        }
         let execution = match &start.execution_id {
             Some(execution) => execution.clone(),
             None => ExecutionId::new(self.draw().to_string()),

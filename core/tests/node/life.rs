@@ -3,12 +3,13 @@
 use crate::bench::{Bench, code};
 use orbit_core::api::request::Request;
 use orbit_core::api::response::Reply;
-use orbit_core::id::Incarnation;
+use orbit_core::definition::{Boundary, SchemaCheck, Violation};
+use orbit_core::id::{DefinitionHash, Incarnation};
 use orbit_core::node::{Input, LogEvent};
 use orbit_core::store::statement::Holder;
 use orbit_core::store::transaction::{Campaign, Transaction};
 use orbit_core::time::WallMs;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 #[test]
@@ -117,4 +118,48 @@ fn what_is_asked_before_a_server_serves_is_refused_and_health_is_not() {
     assert_eq!(bench.ask(Request::Ready).status, 503);
     assert_eq!(bench.ask(Request::Livez).status, 200);
     assert_eq!(bench.ask(Request::Leaderz).status, 503);
+}
+
+/// A schema is an object whose `const` must be the value.
+struct Constants;
+
+impl SchemaCheck for Constants {
+    fn compile(&self, schema: &Value) -> Result<(), String> {
+        if schema.get("const").is_some() { Ok(()) } else { Err("no `const`".into()) }
+    }
+
+    fn check(&self, _: &DefinitionHash, _: Boundary, schema: &Value, value: &Value) -> Result<(), Violation> {
+        if schema["const"] == *value {
+            return Ok(());
+        }
+        Err(Violation { path: "/x".into(), message: format!("{value} is not {}", schema["const"]) })
+    }
+}
+
+#[test]
+fn schemas_are_checked_when_deployed_when_started_and_at_the_end() {
+    let mut bench = Bench::new();
+    let config = bench.config.clone();
+    let now = orbit_core::time::Now { mono: orbit_core::time::Mono(0), wall: WallMs(0) };
+    bench.node = orbit_core::node::Node::new(config, [9; 32], now).with_schemas(std::sync::Arc::new(Constants));
+    bench.give(Input::Start);
+    let workflow = |input: Value| {
+        json!({"name": "W", "version": "1", "input": input, "output": {"const": 2},
+               "steps": [{"id": "one", "compute": 1}], "result": "${ input.give }"})
+    };
+    let refused = bench.ask(Request::Deploy(Box::new(workflow(json!({})))));
+    assert_eq!(code(&refused), "DEFINITION_INVALID");
+    let Reply::Error(error) = &refused.reply else { panic!("an error") };
+    assert_eq!(error.details["problems"][0]["path"], "/input");
+    bench.deploy(workflow(json!({"const": {"give": 3}})));
+    let refused = bench.start("W", "e", json!({"give": 1}));
+    assert_eq!((code(&refused), refused.status), ("INPUT_INVALID", 422));
+    assert_eq!(bench.start("W", "e", json!({"give": 3})).status, 201);
+    let types = bench.history("e");
+    let last = &types[types.len() - 2..];
+    assert_eq!(last, ["ContractViolated", "WorkflowFailed"], "{types:?}");
+    match bench.ask(Request::GetExecution("e".into())).reply {
+        Reply::Execution(view) => assert_eq!(view.error.expect("it failed").code, "OUTPUT_CONTRACT_VIOLATION"),
+        other => panic!("an execution, not {other:?}"),
+    }
 }

@@ -6,12 +6,14 @@
 
 mod json;
 mod report;
+mod schema;
 mod yaml;
 
 #[cfg(test)]
 mod tests;
 
 pub use report::{CheckError, LocatedProblem};
+pub use schema::Schemas;
 
 use orbit_core::definition::{Definition, MAX_DEPTH};
 use serde::{Deserialize, Serialize};
@@ -118,7 +120,11 @@ pub fn parse(text: &str, format: Format) -> Result<Document, SyntaxError> {
 /// Reads and checks a definition: what `orbit check` and deploying do first.
 pub fn check(text: &str, format: Format) -> Result<Definition, CheckError> {
     let document = parse(text, format).map_err(CheckError::Syntax)?;
-    Definition::from_document(&document.value).map_err(|problems| {
+    let checked = Definition::from_document(&document.value).and_then(|definition| {
+        let problems = definition.schema_problems(&Schemas::new());
+        if problems.is_empty() { Ok(definition) } else { Err(problems) }
+    });
+    checked.map_err(|problems| {
         let locate = |problem: orbit_core::definition::Problem| LocatedProblem {
             location: document.locate(&problem.path),
             problem,

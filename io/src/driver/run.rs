@@ -1,5 +1,6 @@
 //! The loop: one task that owns the node.
 
+use crate::definition::Schemas;
 use crate::driver::backend::{Attached, Backend, StoreReply};
 use crate::driver::handle::{Message, NodeHandle};
 use crate::driver::{clock, log};
@@ -7,6 +8,7 @@ use orbit_core::api::{ApiError, ErrorCode, Response};
 use orbit_core::node::{Deadline, Effect, Input, Node, NodeConfig, RequestId};
 use orbit_core::time::{Mono, Now};
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver};
 use tokio::sync::oneshot;
@@ -36,7 +38,7 @@ impl Driver {
     pub fn start<B: Backend>(config: NodeConfig, store: Attached<B>, room: usize) -> (NodeHandle, DriverTask) {
         let mut entropy = [0; 32];
         getrandom::fill(&mut entropy).expect("the operating system gives random bytes");
-        let node = Node::new(config, entropy, clock::now());
+        let node = Node::new(config, entropy, clock::now()).with_schemas(Arc::new(Schemas::new()));
         start(node, store, room)
     }
 }

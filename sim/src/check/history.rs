@@ -247,7 +247,7 @@ impl Tracked {
     fn on_kind(&mut self, at: &str, recorded: &Recorded, committed: &Committed<'_>, marks: &mut Coverage) -> Checked {
         match &recorded.event {
             Event::WorkflowCreated { .. } | Event::WorkflowStarted => {}
-            Event::LimitReached { .. } => marks.hit(Mark::LimitReached),
+            Event::LimitReached { .. } | Event::ContractViolated { .. } => marks.hit(Mark::LimitReached),
             Event::StepScheduled { step, attempt, input, idempotency_key, redelivery } => {
                 self.may_begin(at, step)?;
                 if *redelivery {

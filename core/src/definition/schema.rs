@@ -1,0 +1,81 @@
+//! JSON Schemas, as far as decisions need them.
+//!
+//! `core` compiles and applies none: it is handed a [`SchemaCheck`] (`io` has the real one, `sim` a small one), and
+//! records its verdicts in events, so that no replay depends on it (interfaces, "Where code lives").
+
+use super::{Definition, Problem};
+use crate::id::DefinitionHash;
+use serde_json::Value;
+
+/// Which schema of a definition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Boundary {
+    /// What starts an execution.
+    Input,
+    /// What it gives.
+    Output,
+}
+
+impl Boundary {
+    /// Its field in the document.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Boundary::Input => "input",
+            Boundary::Output => "output",
+        }
+    }
+}
+
+/// Where a value does not match its schema.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// A JSON pointer into the value.
+    pub path: String,
+    /// What is wrong there.
+    pub message: String,
+}
+
+/// Judges values by JSON Schemas. The same question has the same answer.
+pub trait SchemaCheck: Send + Sync {
+    /// Whether `schema` is a schema, and otherwise what is wrong with it.
+    fn compile(&self, schema: &Value) -> Result<(), String>;
+
+    /// Whether `value` matches `schema`, which is the one at this boundary of this definition.
+    fn check(
+        &self,
+        definition: &DefinitionHash,
+        boundary: Boundary,
+        schema: &Value,
+        value: &Value,
+    ) -> Result<(), Violation>;
+}
+
+impl Definition {
+    /// What is wrong with the definition's schemas.
+    pub fn schema_problems(&self, schemas: &dyn SchemaCheck) -> Vec<Problem> {
+        let given = [(Boundary::Input, &self.input_schema), (Boundary::Output, &self.output_schema)];
+        let problem = |(boundary, schema): (Boundary, &Option<Value>)| {
+            let message = schemas.compile(schema.as_ref()?).err()?;
+            Some(Problem {
+                path: format!("/{}", boundary.as_str()),
+                message: format!("`{}` is no JSON Schema: {message}", boundary.as_str()),
+                hint: "write a JSON Schema of draft 2020-12".into(),
+            })
+        };
+        given.into_iter().filter_map(problem).collect()
+    }
+}
+
+/// Every schema is one, and every value matches: for tests that are about other things.
+#[derive(Clone, Copy, Debug)]
+pub struct AnySchema;
+
+impl SchemaCheck for AnySchema {
+    fn compile(&self, _: &Value) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn check(&self, _: &DefinitionHash, _: Boundary, _: &Value, _: &Value) -> Result<(), Violation> {
+        Ok(())
+    }
+}
