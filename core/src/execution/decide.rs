@@ -2,7 +2,7 @@
 //!
 //! The events of one answer are independent: each is computed from the state that was given, and each may be applied
 //! in any order with the others, and after each of them the rest is still decided. An event after which the others
-//! would not be (a step failed for good) is therefore an answer of its own. That is what lets [`crate::execution::replay`] check a history event by
+//! would not be (a step failed for good) is therefore an answer of its own. That is what lets [`crate::execution::replay()`] check a history event by
 //! event.
 
 use crate::definition::{Definition, ExpressionError, Scope, Step, StepKind, TaskStep, Template, parse_duration};

@@ -19,7 +19,7 @@ pub type Labels = BTreeMap<String, String>;
 /// Something that happened to an execution, as its history records it.
 ///
 /// An event is *external* (it came from outside: created, dispatched, results, cancels, lost workers) or *decided*
-/// (it is what [`crate::execution::decide`] says about the state before it); [`Event::is_external`] tells which.
+/// (it is what [`crate::execution::decide()`] says about the state before it); [`Event::is_external`] tells which.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type")]
 pub enum Event {

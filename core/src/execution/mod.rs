@@ -2,9 +2,9 @@
 //!
 //! * [`event`]: what a history is made of.
 //! * [`state`]: what a history folds to, by [`State::apply`].
-//! * [`admit`]: takes a command in: an event, or a refusal.
-//! * [`decide`]: what follows from a state, asked until it has nothing more.
-//! * [`replay`]: runs a recorded history through today's `decide` and names the first difference.
+//! * [`mod@admit`]: takes a command in: an event, or a refusal.
+//! * [`mod@decide`]: what follows from a state, asked until it has nothing more.
+//! * [`mod@replay`]: runs a recorded history through today's `decide` and names the first difference.
 //!
 //! All of them are pure and total: no sequence of commands or events makes them panic.
 

@@ -6,7 +6,7 @@
 //! * `session`: one connection that runs transactions.
 //! * `statement`: each statement as SQL.
 //! * [`facts`]: what an error of SQLite says.
-//! * [`peek`]: a look at a database that a server may have open.
+//! * [`mod@peek`]: a look at a database that a server may have open.
 //!
 //! One process has the file open (a lock beside it says so), and whoever writes holds SQLite's write lock from the
 //! first statement on, so nothing here is ever busy (protocols, 33). The clock is the process's own.

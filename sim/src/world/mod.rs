@@ -3,7 +3,7 @@
 //! * [`clock`]: true time and what processes read of it.
 //! * [`event`]: everything that can be in the queue.
 //! * [`server`]: server processes. [`disk`]: their calls on the database. [`network`]: requests and answers.
-//! * [`client`], [`worker`]: those who ask. [`nemesis`]: what goes wrong. [`book`]: what was asked, said and told.
+//! * [`client`], [`worker`]: those who ask. `nemesis`: what goes wrong. [`book`]: what was asked, said and told.
 
 pub mod book;
 pub mod client;
