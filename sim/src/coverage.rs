@@ -49,6 +49,7 @@ marks! {
     TokenAnsweredAgain = "token answered again",
     LateResultAccepted = "late result of an earlier delivery accepted",
     StaleResult = "stale result recorded",
+    UnknownToken = "report of a delivery that never was",
     DuplicateResult = "duplicate result recognised",
     OutcomeUnknown = "request told that its outcome is unknown",
     AnswerLost = "answer lost, and the front noticed",

@@ -43,6 +43,7 @@ pub struct ServerPlan {
     pub max_resident: u64,
     pub max_active: u64,
     pub max_history: u64,
+    pub max_queued: u64,
     pub max_append_groups: usize,
     pub max_append_bytes: usize,
     /// How fast the process's monotonic clock runs, in parts per million off the true time.
@@ -96,6 +97,10 @@ pub struct Habits {
     pub report_twice: Ratio,
     /// A token in a cancel list is worked on all the same.
     pub ignore_cancel: Ratio,
+    /// A worker that has two polls under way at once.
+    pub two_polls: Ratio,
+    /// A report of a delivery that never was.
+    pub nonsense: Ratio,
     /// A client cancels rather than reads.
     pub cancel: Ratio,
     /// A start names its own id.
@@ -168,8 +173,8 @@ impl Plan {
             chaos_ms: d.between([8_000, 24_000]),
             heal_ms: 240_000,
             clients: u32::try_from(d.between([1, 4])).expect("small"),
-            think_ms: [d.between([1, 50]), d.between([100, 1_500])],
-            starts: u32::try_from(d.between([3, 24])).expect("small"),
+            think_ms: [d.between([1, 50]), d.between([60, 1_000])],
+            starts: u32::try_from(d.between([3, 30])).expect("small"),
             workflows: u32::try_from(d.between([1, 3])).expect("small"),
             workers: u32::try_from(d.between([1, 4])).expect("small"),
             server: ServerPlan {
@@ -180,7 +185,8 @@ impl Plan {
                 request_deadline_ms: *d.pick(&[300, 2_000, 10_000]),
                 max_resident: *d.pick(&[0, 1, 2, 5, 10_000]),
                 max_active: *d.pick(&[2, 5, 100_000, 100_000]),
-                max_history: *d.pick(&[25, 50_000, 50_000, 50_000, 50_000]),
+                max_history: *d.pick(&[20, 50_000, 50_000, 50_000, 50_000]),
+                max_queued: *d.pick(&[1, 3, 10_000, 10_000, 10_000, 10_000]),
                 max_append_groups: *d.pick(&[1, 2, 4, 256]),
                 max_append_bytes: *d.pick(&[600, 4_000, 1 << 20]),
                 drift_ppm: *d.pick(&[[0, 0], [0, 100], [0, 500]]),
@@ -208,6 +214,8 @@ impl Plan {
                 silent_worker: Ratio::new(1, 4),
                 direct_reports: Ratio::new(1, 2),
                 report_twice: ratio(&mut d, &[20, 4]),
+                two_polls: Ratio::new(1, 4),
+                nonsense: ratio(&mut d, &[40, 10]),
                 ignore_cancel: Ratio::new(1, 3),
                 cancel: ratio(&mut d, &[20, 8]),
                 own_id: Ratio::new(4, 5),

@@ -40,6 +40,8 @@ pub struct Tracked {
     pub results: BTreeMap<Token, Seq>,
     /// What each unit was given, and its key.
     pub scheduled: BTreeMap<UnitKey, Scheduled>,
+    /// Attempts that wait for a worker: the task rows of this execution. With the time since when.
+    queued: BTreeMap<UnitKey, (u32, ClusterMs)>,
     settled: BTreeSet<UnitKey>,
     succeeded: BTreeSet<UnitKey>,
     /// Units that wait for a time.
@@ -154,6 +156,7 @@ impl HistoryCheck {
             }
             tracked.on_event(id, event, committed, marks)?;
         }
+        tracked.rows_follow(id, committed.store)?;
         let status = member.summary.as_ref().map(|s| s.status);
         match (tracked.ended, member.owner) {
             (Some(ended), OwnerChange::End) => {
@@ -168,7 +171,7 @@ impl HistoryCheck {
                 }
             }
             (ended, owner) => {
-                return Err(Violation::safety(CHECK, format!("{id} ended: {ended:?}, but its owner row: {owner:?}")));
+                return Err(Violation::safety(CHECK, format!("{id} ended: {ended:?}, and its owner row: {owner:?}")));
             }
         }
         Ok(())
@@ -215,6 +218,7 @@ impl Tracked {
             dispatched: BTreeMap::new(),
             results: BTreeMap::new(),
             scheduled: BTreeMap::new(),
+            queued: BTreeMap::new(),
             settled: BTreeSet::new(),
             succeeded: BTreeSet::new(),
             waiting: BTreeMap::new(),
@@ -267,6 +271,7 @@ impl Tracked {
                     self.is_time(at, due, recorded, committed)?;
                 }
                 self.scheduled.insert(step.clone(), given);
+                self.queued.insert(step.clone(), (*attempt, recorded.at_ms));
             }
             Event::StepSkipped { step, .. } => {
                 self.may_begin(at, step)?;
@@ -304,6 +309,7 @@ impl Tracked {
                     None if error.code == codes::QUEUE_TIMEOUT => marks.hit(Mark::QueueTimedOut),
                     None => {}
                 }
+                self.queued.remove(step);
                 let evaluated = error.code == codes::EXPRESSION_ERROR || error.code == codes::LIMIT_EXCEEDED;
                 ensure!(open || evaluated, CHECK, "{at}: attempt {attempt} of {step} was not under way");
             }
@@ -375,6 +381,38 @@ impl Tracked {
         Ok(())
     }
 
+    /// What other rows say of it: a task row for each attempt that waits for a worker and no other; an owner row while
+    /// it runs, which wakes it no later than it wants to be woken.
+    fn rows_follow(&self, id: &ExecutionId, store: &ModelStore) -> Checked {
+        let rows: BTreeSet<(&UnitKey, u32)> =
+            store.tasks().filter(|t| t.row.execution == *id).map(|t| (&t.row.unit, t.row.attempt)).collect();
+        let queued: BTreeSet<(&UnitKey, u32)> = match self.ended {
+            None => self.queued.iter().map(|(unit, (attempt, _))| (unit, *attempt)).collect(),
+            Some(_) => BTreeSet::new(),
+        };
+        ensure!(rows == queued, CHECK, "{id} has the task rows {rows:?}, and these attempts wait: {queued:?}");
+        let wake = match (self.ended, store.owners().get(id)) {
+            (Some(_), None) => return Ok(()),
+            (None, Some(owner)) => owner.wake,
+            (ended, owner) => {
+                return Err(Violation::safety(CHECK, format!("{id} ended: {ended:?}, but its owner row: {owner:?}")));
+            }
+        };
+        let timeouts =
+            self.queued.iter().filter_map(|(unit, (_, since))| match &self.definition.step(unit.as_str())?.kind {
+                StepKind::Task(task) => task.queue_timeout.map(|limit| *since + limit),
+                StepKind::Compute(_) | StepKind::Sleep(_) => None,
+            });
+        let wants = self.waiting.values().copied().chain(timeouts).min();
+        let in_time = match (wake, wants) {
+            (Wake::Hot, _) | (_, None) => true,
+            (Wake::At(at), Some(wants)) => at <= wants,
+            (Wake::Never, Some(_)) => false,
+        };
+        ensure!(in_time, CHECK, "{id} wants to wake at {wants:?}, and its row says {wake:?}");
+        Ok(())
+    }
+
     fn may_begin(&self, at: &str, unit: &UnitKey) -> Checked {
         let Some(step) = self.definition.step(unit.as_str()) else {
             return Err(Violation::safety(CHECK, format!("{at}: the definition has no step {unit}")));
@@ -388,6 +426,8 @@ impl Tracked {
 
     fn settle(&mut self, at: &str, unit: &UnitKey) -> Checked {
         ensure!(self.settled.insert(unit.clone()), CHECK, "{at}: {unit} ended twice");
+        self.queued.remove(unit);
+        self.waiting.remove(unit);
         Ok(())
     }
 
@@ -409,6 +449,7 @@ impl Tracked {
         ensure!(open, CHECK, "{at}: attempt {attempt} of {unit} is handed out and was not scheduled");
         ensure!(!self.settled.contains(unit), CHECK, "{at}: {unit} is handed out after its end");
         let dispatched = Dispatched { unit: unit.clone(), attempt, session, seq };
+        self.queued.remove(unit);
         let before = self.dispatched.insert(token.clone(), dispatched);
         ensure!(before.is_none(), CHECK, "{at}: {token} is handed out twice");
         Ok(())

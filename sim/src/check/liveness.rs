@@ -33,5 +33,8 @@ pub fn pending(world: &World) -> Option<String> {
     if let Some((index, worker)) = world.workers.iter().enumerate().find(|(_, w)| w.is_busy() || !w.is_well()) {
         return Some(format!("worker {index} is not at rest: {worker:?}"));
     }
+    if let Some(left) = world.audit.as_ref().filter(|audit| !audit.is_empty()) {
+        return Some(format!("{} requests are still to be asked", left.len()));
+    }
     None
 }

@@ -172,7 +172,14 @@ fn on_outcomes<'a>(
             }
             Accepted::Stale => {}
             Accepted::Refused => {
-                ensure!(outcome.error.is_some(), CHECK, "the result of {token} is refused without a reason");
+                let Some(error) = &outcome.error else {
+                    return Err(Violation::safety(CHECK, format!("the result of {token} is refused without a reason")));
+                };
+                if error.code == ErrorCode::UnknownToken {
+                    let handed = histories.get(&token.execution).is_some_and(|t| t.dispatched.contains_key(token));
+                    ensure!(!handed, CHECK, "{token} is said to be unknown, and it was handed out");
+                    marks.hit(Mark::UnknownToken);
+                }
             }
         }
     }

@@ -26,6 +26,13 @@ impl ReadCheck {
         self.shown.get(id).copied().unwrap_or_default()
     }
 
+    /// Everything that is recorded counts as shown from now on.
+    pub fn show_all(&mut self, histories: &HistoryCheck) {
+        for (id, tracked) in histories.all() {
+            self.show(id, tracked.last());
+        }
+    }
+
     pub fn on_answer(&mut self, answer: &Answer<'_>, histories: &HistoryCheck, marks: &mut Coverage) -> Checked {
         match (&*answer.exchange.request, &answer.response.reply) {
             (Request::GetExecution(id) | Request::Wait { execution: id, .. }, Reply::Execution(view))

@@ -24,6 +24,8 @@ pub struct Client {
 #[derive(Debug)]
 struct Doing {
     request: Request,
+    /// It is repeated until it is answered, once the world is healed.
+    must: bool,
     tries: u32,
     exchange: Option<RequestId>,
 }
@@ -31,7 +33,7 @@ struct Doing {
 impl Client {
     /// Whether it waits for something that it must still get.
     pub fn is_busy(&self) -> bool {
-        self.doing.as_ref().is_some_and(|d| matches!(d.request, Request::Start(_) | Request::Deploy(_)))
+        self.doing.as_ref().is_some_and(|d| d.must)
     }
 
     /// Whether it waits for an answer.
@@ -51,7 +53,10 @@ impl World {
         let doing = match self.clients[index].doing.take() {
             Some(doing) => doing,
             None => match self.next_request(index) {
-                Some(request) => Doing { request, tries: 0, exchange: None },
+                Some(request) => {
+                    let must = matches!(request, Request::Start(_) | Request::Deploy(_)) || self.audit.is_some();
+                    Doing { request, must, tries: 0, exchange: None }
+                }
                 None => return,
             },
         };
@@ -66,6 +71,9 @@ impl World {
     }
 
     fn next_request(&mut self, index: usize) -> Option<Request> {
+        if let Some(audit) = &mut self.audit {
+            return audit.pop();
+        }
         let missing = (0..self.book.documents().len()).find(|n| !self.deployed.contains(n));
         if let (0, Some(number)) = (index, missing) {
             return Some(Request::Deploy(Box::new(self.book.documents()[number].clone())));
@@ -148,8 +156,7 @@ impl World {
                 !matches!(&doing.request, Request::Start(start) if start.execution_id.is_none())
             }
         };
-        let must = matches!(doing.request, Request::Start(_) | Request::Deploy(_));
-        let enough = doing.tries >= TRIES && !(must && self.healed);
+        let enough = doing.tries >= TRIES && !(doing.must && self.healed);
         if let (Request::Deploy(document), Heard::Response(response)) = (&doing.request, &heard)
             && matches!(response.reply, Reply::Deployed(_))
         {

@@ -59,7 +59,7 @@ pub struct Calls {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 enum Fate {
     Runs,
-    Fails(Phase),
+    Fails(Phase, FailureKind),
     Untold { written: bool },
 }
 
@@ -105,8 +105,10 @@ impl World {
         let (fails, untold) = (self.disk_chance(self.plan.disk.fail), self.disk_chance(self.plan.disk.unknown));
         let written = self.dice.disk.chance(Ratio::new(1, 2));
         let phase = *self.dice.disk.pick(&[Phase::NotSent, Phase::Open, Phase::CommitSent]);
+        let kinds = [FailureKind::Retry, FailureKind::Reconnect, FailureKind::Unwritable, FailureKind::Broken];
+        let kind = kinds[self.dice.disk.weighted(&[6, 2, 1, 1])];
         if fails {
-            Fate::Fails(phase)
+            Fate::Fails(phase, kind)
         } else if untold {
             Fate::Untold { written: written && transaction.writes() }
         } else {
@@ -131,9 +133,9 @@ impl World {
             failed(Phase::CommitSent, FailureKind::Unwritable, "database or disk is full")
         } else {
             match fate {
-                Fate::Fails(phase) => {
+                Fate::Fails(phase, kind) => {
                     self.marks.hit(Mark::CallFailed);
-                    failed(phase, FailureKind::Retry, "database is locked")
+                    failed(phase, kind, "injected: nothing was written")
                 }
                 Fate::Runs => self.execute(pid, &transaction, &mut changed),
                 Fate::Untold { written } => {

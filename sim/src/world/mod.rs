@@ -29,9 +29,11 @@ use clock::{HostClock, Time};
 use disk::Disk;
 use event::{Event, WorkerEvent};
 use network::Network;
-use orbit_core::id::ClusterId;
+use orbit_core::api::Request;
+use orbit_core::id::{ClusterId, Seq};
 use server::{Pid, Process};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use worker::Worker;
 
 /// See the module's documentation.
@@ -63,6 +65,8 @@ pub struct World {
     healed: bool,
     healed_at: Time,
     finished: bool,
+    /// What is read once everything has come to its end; none before.
+    pub(crate) audit: Option<Vec<Request>>,
     failure: Option<Failure>,
 }
 
@@ -108,6 +112,7 @@ impl World {
             healed: false,
             healed_at: Time(0),
             finished: false,
+            audit: None,
             failure: None,
             plan,
         }
@@ -121,6 +126,7 @@ impl World {
         }
         for index in 0..self.workers.len() {
             self.at(Time(2_000), Event::Worker(index, 0, WorkerEvent::Goes));
+            self.at(Time(30_000), Event::Worker(index, 0, WorkerEvent::Goes));
         }
         self.at(Time(0).plus_ms(TICK_MS), Event::Tick);
         self.at(Time(0).plus_ms(self.plan.chaos_ms), Event::Heal);
@@ -173,6 +179,7 @@ impl World {
     /// Whether everything has come to its end; if not in time, says why.
     fn look(&mut self) {
         match liveness::pending(self) {
+            None if self.audit.is_none() => self.begin_audit(),
             None => self.finished = true,
             Some(reason) if self.now.since_ms(self.healed_at) > self.plan.heal_ms => {
                 let message = format!("{} ms after the healing: {reason}", self.plan.heal_ms);
@@ -180,6 +187,30 @@ impl World {
             }
             Some(_) => self.at(self.now.plus_ms(500), Event::Look),
         }
+    }
+
+    /// Everything has come to its end: the server goes once more, cleanly or not, and its successor is asked for every
+    /// execution.
+    fn begin_audit(&mut self) {
+        self.trace.record(self.now, "audit", &());
+        self.checks.read.show_all(&self.checks.history);
+        let mut audit = Vec::new();
+        for id in self.store.executions().keys() {
+            audit.push(Request::GetExecution(id.clone()));
+            audit.push(Request::Wait { execution: id.clone(), timeout: Duration::from_millis(10) });
+            audit.push(Request::GetHistory { execution: id.clone(), after: Seq(0), limit: 1_000, max_bytes: 1 << 20 });
+        }
+        self.audit = Some(audit);
+        let pid = *self.processes.keys().next().expect("a server lives, or there is something to wait for");
+        if self.dice.faults.chance(Ratio::new(1, 2)) {
+            self.stop(pid);
+        } else {
+            self.crash(pid);
+        }
+        for index in 0..self.clients.len() {
+            self.at(self.now, Event::Client(index));
+        }
+        self.at(self.now.plus_ms(500), Event::Look);
     }
 
     fn holds(&mut self, checked: Checked) {
@@ -208,5 +239,6 @@ fn worker(plan: &Plan, dice: &mut Dice, index: usize) -> Worker {
     let contracts = all.into_iter().filter(|_| index == 0 || dice.chance(Ratio::new(1, 2))).collect();
     let silent = dice.chance(plan.habits.silent_worker);
     let directly = dice.chance(plan.habits.direct_reports);
-    Worker::new(index, contracts, !silent, directly)
+    let polls = if dice.chance(plan.habits.two_polls) { 2 } else { 1 };
+    Worker::new(index, contracts, !silent, directly, polls)
 }

@@ -7,7 +7,7 @@ use crate::check::{Answer, read};
 use crate::coverage::Mark;
 use crate::rng::Ratio;
 use orbit_core::api::{Request, Response};
-use orbit_core::id::Seq;
+use orbit_core::id::{Seq, SessionId};
 use orbit_core::node::{Input, RequestId};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -120,6 +120,7 @@ impl World {
         }
         let (actor, pending, answered, process) =
             (exchange.actor, exchange.pending, exchange.answered, exchange.process);
+        let session = session_of(&exchange.request);
         if !pending {
             // An answer that is still on the wire finds nobody.
             if !answered || matches!(heard, Heard::Response(_)) {
@@ -138,7 +139,7 @@ impl World {
         }
         match actor {
             Actor::Client(index) => self.client_hears(index, id, heard),
-            Actor::Worker(index, life) => self.worker_hears(index, life, id, heard),
+            Actor::Worker(index, life) => self.worker_hears(index, life, id, session, heard),
         }
     }
 
@@ -206,5 +207,16 @@ impl World {
             self.at(self.now.plus_us(latency), Event::Hears(id, Heard::Broken));
         }
         self.network.exchanges.retain(|_, e| e.waits || e.pending || e.answered);
+    }
+}
+
+/// The worker session that a request belongs to.
+fn session_of(request: &Request) -> Option<SessionId> {
+    match request {
+        Request::Poll(poll) => Some(poll.session),
+        Request::Heartbeat { session, .. } | Request::Report { session, .. } | Request::Unregister { session } => {
+            Some(*session)
+        }
+        _ => None,
     }
 }

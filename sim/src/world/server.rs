@@ -111,6 +111,7 @@ impl World {
             limits: Limits {
                 max_active_executions: plan.max_active,
                 max_history_events: plan.max_history,
+                max_queued_requests: plan.max_queued,
                 max_resident_executions: plan.max_resident,
                 max_append_groups: plan.max_append_groups,
                 max_append_bytes: plan.max_append_bytes,

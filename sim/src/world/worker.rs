@@ -9,7 +9,7 @@ use orbit_core::api::request::{Contract, Poll, Register, ReportForm, TaskOutcome
 use orbit_core::api::response::{Accepted, Assignment, ResultOutcome};
 use orbit_core::api::{ErrorCode, Reply, Request};
 use orbit_core::execution::event::TaskError;
-use orbit_core::id::{SessionId, Token, WorkerId};
+use orbit_core::id::{ExecutionId, SessionId, Token, WorkerId};
 use orbit_core::node::RequestId;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -35,8 +35,10 @@ pub struct Worker {
     alive: bool,
     paused: Option<VecDeque<Late>>,
     session: Option<SessionId>,
-    /// Requests under way: registration or poll, heartbeat, report.
-    asking: Option<RequestId>,
+    /// How many polls it has under way at once.
+    polls: usize,
+    /// Requests under way: registration or polls, heartbeat, report.
+    asking: BTreeSet<RequestId>,
     heartbeat: Option<RequestId>,
     reporting: Option<(RequestId, BTreeSet<Token>)>,
     running: BTreeSet<Token>,
@@ -49,22 +51,29 @@ pub struct Worker {
 #[derive(Debug)]
 enum Late {
     Does(WorkerEvent),
-    Hears(RequestId, Heard),
+    Hears(RequestId, Option<SessionId>, Heard),
 }
 
 impl Worker {
     /// A worker that has not begun.
-    pub fn new(index: usize, contracts: Vec<Contract>, names_holding: bool, reports_directly: bool) -> Worker {
+    pub fn new(
+        index: usize,
+        contracts: Vec<Contract>,
+        names_holding: bool,
+        reports_directly: bool,
+        polls: usize,
+    ) -> Worker {
         Worker {
             id: WorkerId::new(format!("worker-{index}")),
             contracts,
             names_holding,
             reports_directly,
+            polls,
             life: 0,
             alive: true,
             paused: None,
             session: None,
-            asking: None,
+            asking: BTreeSet::new(),
             heartbeat: None,
             reporting: None,
             running: BTreeSet::new(),
@@ -143,10 +152,13 @@ impl World {
     fn worker_goes(&mut self, index: usize) {
         let actor = self.worker_actor(index);
         let worker = &mut self.workers[index];
-        if !worker.alive || worker.asking.is_some() {
+        if !worker.alive || worker.asking.len() >= worker.polls {
             return;
         }
         let Some(session) = worker.session else {
+            if !worker.asking.is_empty() {
+                return;
+            }
             let register = Register {
                 worker_id: worker.id.clone(),
                 runtime: "sim".into(),
@@ -154,7 +166,7 @@ impl World {
                 contracts: worker.contracts.clone(),
             };
             let asking = self.send(actor, Request::Register(register), 3_000);
-            self.workers[index].asking = Some(asking);
+            self.workers[index].asking.insert(asking);
             return;
         };
         let results = if worker.reports_directly { Vec::new() } else { worker.take_report() };
@@ -176,7 +188,7 @@ impl World {
             self.book.report(&result.token, &result.outcome);
         }
         let asking = self.send(actor, Request::Poll(poll), wait + 4_000);
-        self.workers[index].asking = Some(asking);
+        self.workers[index].asking.insert(asking);
     }
 
     fn worker_beats(&mut self, index: usize) {
@@ -199,10 +211,11 @@ impl World {
         if !worker.reports_directly || worker.reporting.is_some() || !worker.alive {
             return;
         }
-        let results = worker.take_report();
+        let mut results = worker.take_report();
         if results.is_empty() {
             return;
         }
+        results.extend(self.nonsense());
         let tokens = results.iter().map(|r| r.token.clone()).collect();
         let form = if results.len() == 1 { ReportForm::Single } else { ReportForm::Batch };
         for result in &results {
@@ -210,6 +223,18 @@ impl World {
         }
         let exchange = self.send(actor, Request::Report { session, results, form }, 3_000);
         self.workers[index].reporting = Some((exchange, tokens));
+    }
+
+    /// Sometimes a result of a delivery that never was.
+    fn nonsense(&mut self) -> Option<TaskResult> {
+        let talks = self.worker_chance(self.plan.habits.nonsense);
+        let id = self.dice.workers.uuid();
+        let ids = self.book.ids();
+        let execution = if ids.is_empty() { ExecutionId::new("nobody") } else { self.dice.workers.pick(&ids).clone() };
+        talks.then(|| TaskResult {
+            token: Token { execution, id },
+            outcome: TaskOutcome::Succeeded(Arc::new(json!({"v": "nonsense"}))),
+        })
     }
 
     fn task_done(&mut self, index: usize, token: Token) {
@@ -246,22 +271,29 @@ impl World {
     }
 
     /// A worker hears of its request.
-    pub(super) fn worker_hears(&mut self, index: usize, life: u32, id: RequestId, heard: Heard) {
+    pub(super) fn worker_hears(
+        &mut self,
+        index: usize,
+        life: u32,
+        id: RequestId,
+        session: Option<SessionId>,
+        heard: Heard,
+    ) {
         let worker = &mut self.workers[index];
         if worker.life != life {
             return;
         }
         if let Some(late) = &mut worker.paused {
-            late.push_back(Late::Hears(id, heard));
+            late.push_back(Late::Hears(id, session, heard));
             return;
         }
         let unknown_session = matches!(&heard, Heard::Response(r)
             if matches!(&r.reply, Reply::Error(e) if e.code == ErrorCode::UnknownSession));
-        if unknown_session {
+        // An answer about an earlier session says nothing about this one.
+        if unknown_session && worker.session == session {
             worker.session = None;
         }
-        if worker.asking == Some(id) {
-            worker.asking = None;
+        if worker.asking.remove(&id) {
             self.asked_and_heard(index, heard);
         } else if worker.heartbeat == Some(id) {
             worker.heartbeat = None;
@@ -280,7 +312,7 @@ impl World {
                 }
             }
         }
-        if unknown_session && self.workers[index].asking.is_none() {
+        if unknown_session && self.workers[index].asking.is_empty() {
             self.worker_at(index, POLL_PAUSE_MS, WorkerEvent::Goes);
         }
     }
@@ -369,8 +401,8 @@ impl World {
         if !worker.alive {
             return;
         }
-        let (names, directly) = (worker.names_holding, worker.reports_directly);
-        let fresh = Worker::new(index, worker.contracts.clone(), names, directly);
+        let (names, directly, polls) = (worker.names_holding, worker.reports_directly, worker.polls);
+        let fresh = Worker::new(index, worker.contracts.clone(), names, directly, polls);
         *worker = Worker { life: worker.life + 1, alive: false, ..fresh };
         self.trace.record(self.now, "worker dies", &index);
         self.worker_at(index, ms, WorkerEvent::Revives);
@@ -402,7 +434,7 @@ impl World {
         for what in late {
             match what {
                 Late::Does(event) => self.worker_event(index, life, event),
-                Late::Hears(id, heard) => self.worker_hears(index, life, id, heard),
+                Late::Hears(id, session, heard) => self.worker_hears(index, life, id, session, heard),
             }
         }
     }
