@@ -112,13 +112,15 @@ impl<M: Mutants> Node<M> {
         assert_eq!(flights.len(), outcomes.len(), "an append has one outcome for each group");
         self.pause = FIRST_PAUSE;
         self.counters.appends += 1;
+        let mut fenced = None;
         for (flight, outcome) in flights.into_iter().zip(outcomes) {
             match outcome {
                 GroupOutcome::Written => self.written(flight),
                 GroupOutcome::Busy => self.try_again(flight, false),
                 GroupOutcome::Rejected(Rejection::Fenced { current, .. }) => {
+                    // Its neighbours may have been written by an earlier sending: they are told first.
                     self.counters.appends_fenced += 1;
-                    return self.lose_fence(current);
+                    fenced = Some(current);
                 }
                 GroupOutcome::Rejected(Rejection::Refused { message }) => {
                     self.log(LogEvent::StoreFailed { call: "append".into(), message: message.clone() });
@@ -126,6 +128,9 @@ impl<M: Mutants> Node<M> {
                 }
                 GroupOutcome::Rejected(_) => self.try_again(flight, true),
             }
+        }
+        if let Some(current) = fenced {
+            self.lose_fence(current);
         }
     }
 

@@ -10,6 +10,7 @@ use crate::cluster::clock::Observed;
 use crate::definition::Definition;
 use crate::id::{ClusterId, ExecutionId};
 use crate::mutant::Mutants;
+use crate::node::request::Open;
 use crate::node::slot::{Body, Slot};
 use crate::store::append::{Fence, Wake};
 use crate::store::outcome::Failure;
@@ -251,18 +252,28 @@ impl<M: Mutants> Node<M> {
     pub(super) fn lose_fence(&mut self, current: crate::id::Term) {
         let Some(fence) = self.fence() else { return };
         self.log(LogEvent::FenceLost { held: fence.term, current });
-        let requests: Vec<_> = self.requests.keys().copied().collect();
-        let error = || {
+        // An append that is under way may have been written before the fence moved.
+        let error = |in_doubt: bool| {
             let held = fence.term;
             let message = format!("fenced: this server held term {held}, and the database is at term {current}");
-            ApiError::new(ErrorCode::Fenced, message)
+            if in_doubt {
+                ApiError::new(ErrorCode::OutcomeUnknown, format!("{message}; the request may have taken effect before"))
+            } else {
+                ApiError::new(ErrorCode::Fenced, message)
+            }
         };
-        for request in requests {
-            self.respond(request, error());
+        let in_doubt = |kind: &Open| match kind {
+            Open::Write | Open::Report { .. } => self.committing,
+            Open::Deploy => true,
+            Open::Wait(_) | Open::Read(_) => false,
+        };
+        let requests: Vec<_> = self.requests.iter().map(|(id, open)| (*id, in_doubt(&open.kind))).collect();
+        for (request, in_doubt) in requests {
+            self.respond(request, error(in_doubt));
         }
         for poll in self.polls.all() {
-            self.polls.close(poll);
-            self.answer(poll, error());
+            let brought = self.polls.close(poll).is_some_and(|poll| poll.outcomes.iter().any(Option::is_none));
+            self.answer(poll, error(brought && self.committing));
         }
         self.exit(1);
     }
