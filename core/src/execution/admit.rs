@@ -23,6 +23,8 @@ pub enum Command {
     Cancel { reason: Option<String> },
     /// The history has grown to its bound.
     HistoryFull { max: u64 },
+    /// What an expression gave is larger than a payload may be.
+    PayloadTooLarge { what: String, max: u64 },
     /// The output that was decided does not match its schema.
     RefuseOutput { message: String },
 }
@@ -90,30 +92,36 @@ pub fn admit(definition: &Definition, state: &State, command: &Command, now: Clu
                 token: full(state, *token),
             })
         }
-        Command::Cancel { reason } => match &state.phase {
-            Phase::Created | Phase::Running => Ok(Event::CancelRequested { reason: reason.clone() }),
-            Phase::Cancelling | Phase::Failing(_) => Err(Refusal::Ending),
-            Phase::Ended(_) => Err(Refusal::Finished),
-        },
-        Command::RefuseOutput { message } => match &state.phase {
-            Phase::Created | Phase::Running => Ok(Event::ContractViolated {
-                boundary: Boundary::Output.as_str().into(),
-                error: TaskError::last(codes::OUTPUT_CONTRACT_VIOLATION, message),
-            }),
-            Phase::Cancelling | Phase::Failing(_) => Err(Refusal::Ending),
-            Phase::Ended(_) => Err(Refusal::Finished),
-        },
-        Command::HistoryFull { max } => match &state.phase {
-            Phase::Created | Phase::Running => {
-                let message = format!("the history has reached {max} events (max_history_events)");
-                Ok(Event::LimitReached {
-                    limit: "max_history_events".into(),
-                    error: TaskError::last(codes::LIMIT_EXCEEDED, message),
-                })
-            }
-            Phase::Cancelling | Phase::Failing(_) => Err(Refusal::Ending),
-            Phase::Ended(_) => Err(Refusal::Finished),
-        },
+        Command::Cancel { reason } => {
+            is_running(state)?;
+            Ok(Event::CancelRequested { reason: reason.clone() })
+        }
+        Command::RefuseOutput { message } => {
+            is_running(state)?;
+            let error = TaskError::last(codes::OUTPUT_CONTRACT_VIOLATION, message);
+            Ok(Event::ContractViolated { boundary: Boundary::Output.as_str().into(), error })
+        }
+        Command::HistoryFull { max } => {
+            is_running(state)?;
+            let message = format!("the history has reached {max} events (max_history_events)");
+            let error = TaskError::last(codes::LIMIT_EXCEEDED, message);
+            Ok(Event::LimitReached { limit: "max_history_events".into(), error })
+        }
+        Command::PayloadTooLarge { what, max } => {
+            is_running(state)?;
+            let message = format!("{what} is larger than {max} bytes of JSON (max_payload_bytes)");
+            let error = TaskError::last(codes::LIMIT_EXCEEDED, message);
+            Ok(Event::LimitReached { limit: "max_payload_bytes".into(), error })
+        }
+    }
+}
+
+/// Nothing winds the execution down yet.
+fn is_running(state: &State) -> Result<(), Refusal> {
+    match &state.phase {
+        Phase::Created | Phase::Running => Ok(()),
+        Phase::Cancelling | Phase::Failing(_) => Err(Refusal::Ending),
+        Phase::Ended(_) => Err(Refusal::Finished),
     }
 }
 

@@ -101,9 +101,9 @@ impl Draft {
         self.events.push(recorded);
     }
 
-    /// Decides until there is nothing more. An output that does not match its schema is refused instead of given, and
-    /// that verdict is recorded.
-    fn decide(&mut self, now: ClusterMs, schemas: &dyn SchemaCheck) {
+    /// Decides until there is nothing more. What an expression gave and may not be (too large, or no match of its
+    /// schema) is refused instead, and that verdict is recorded.
+    fn decide(&mut self, now: ClusterMs, rules: &Rules) {
         loop {
             let resident = self.resident.as_ref().expect("decisions are about an execution");
             let decided = decide(&resident.definition, &resident.state, now);
@@ -111,22 +111,61 @@ impl Draft {
                 return;
             }
             for event in decided {
-                let event = match &event {
-                    Event::WorkflowCompleted { output } => self.refusal_of(output, now, schemas).unwrap_or(event),
-                    _ => event,
-                };
-                self.record(event, now);
+                match rules.refusal(self.resident.as_ref().expect("as above"), &event, now) {
+                    None => self.record(event, now),
+                    Some(refusal) => {
+                        self.record(refusal, now);
+                        break;
+                    }
+                }
             }
         }
     }
+}
 
-    fn refusal_of(&self, output: &Value, now: ClusterMs, schemas: &dyn SchemaCheck) -> Option<Event> {
-        let Resident { definition, state, .. } = self.resident.as_ref()?;
-        let schema = definition.output_schema.as_ref()?;
-        let violation = schemas.check(&definition.hash, Boundary::Output, schema, output).err()?;
+/// What decided values must be, that `decide` does not know.
+#[derive(Clone)]
+struct Rules {
+    schemas: Arc<dyn SchemaCheck>,
+    max_payload: u64,
+}
+
+impl Rules {
+    /// The event that is recorded instead of `event`, where that may not be.
+    fn refusal(&self, resident: &Resident, event: &Event, now: ClusterMs) -> Option<Event> {
+        let Resident { definition, state, .. } = resident;
+        let (what, value) = match event {
+            Event::StepScheduled { step, input, .. } => (format!("the input of {step}"), input),
+            Event::StepSucceeded { step, output, token: None, .. } => (format!("the output of {step}"), output),
+            Event::WorkflowCompleted { output } => ("the workflow's output".into(), output),
+            _ => return None,
+        };
+        let max = self.max_payload;
+        if json_bytes(value) > max {
+            return admit(definition, state, &Command::PayloadTooLarge { what, max }, now).ok();
+        }
+        let (Event::WorkflowCompleted { .. }, Some(schema)) = (event, &definition.output_schema) else { return None };
+        let violation = self.schemas.check(&definition.hash, Boundary::Output, schema, value).err()?;
         let message = format!("the output does not match its schema at `{}`: {}", violation.path, violation.message);
         admit(definition, state, &Command::RefuseOutput { message }, now).ok()
     }
+}
+
+/// How long a value is as JSON text.
+fn json_bytes(value: &Value) -> u64 {
+    struct Count(u64);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len() as u64;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    serde_json::to_writer(&mut count, value).expect("a JSON value is written to a counter");
+    count.0
 }
 
 impl<M: Mutants> Node<M> {
@@ -134,12 +173,12 @@ impl<M: Mutants> Node<M> {
     /// is to be written.
     pub(super) fn draft(&mut self, execution: &ExecutionId, slot: &mut Slot) -> (Draft, Option<Group>) {
         let now = self.cluster_now();
-        let schemas = self.schemas.clone();
+        let rules = self.rules();
         let before = slot.resident().cloned();
         let mut draft = Draft::new(before.clone());
         if draft.resident.is_some() {
             self.bound_history(&mut draft, now);
-            draft.decide(now, &*schemas);
+            draft.decide(now, &rules);
         }
         let mut parks = false;
         while draft.works.len() < MAX_WORKS
@@ -149,11 +188,15 @@ impl<M: Mutants> Node<M> {
             self.take_in(execution, &mut draft, &slot.body, work.clone(), now);
             draft.works.push(work);
             if draft.resident.is_some() {
-                draft.decide(now, &*schemas);
+                draft.decide(now, &rules);
             }
         }
         let group = self.finish_draft(execution, before.as_ref(), &mut draft, parks && slot.queue.is_empty(), now);
         (draft, group)
+    }
+
+    fn rules(&self) -> Rules {
+        Rules { schemas: self.schemas.clone(), max_payload: self.config.limits.max_payload_bytes }
     }
 
     /// An execution whose history has grown to its bound fails, whatever else waits for it.
@@ -179,7 +222,7 @@ impl<M: Mutants> Node<M> {
                 let response = match self.take_command(draft, Command::Cancel { reason }, now) {
                     None => unknown(execution).into(),
                     Some(Ok(()) | Err(Refusal::Ending)) => {
-                        draft.decide(now, &*self.schemas);
+                        draft.decide(now, &self.rules());
                         let resident = draft.resident.as_ref().expect("it was cancelled");
                         Response::ok(Reply::Cancelled(view::of_state(&resident.state)))
                     }

@@ -136,3 +136,23 @@ fn a_history_past_its_bound_fails_its_execution() {
     }
     assert!(bench.history("e").len() < 20);
 }
+
+#[test]
+fn a_value_that_an_expression_made_too_large_fails_its_execution() {
+    let mut bench = Bench::with(|config| config.limits.max_payload_bytes = 100);
+    bench.deploy(json!({
+        "name": "Grow", "version": "1",
+        "steps": [{"id": "big", "compute": "${ [input.text, input.text, input.text] }"}],
+    }));
+    bench.start("Grow", "small", json!({"text": "x".repeat(20)}));
+    assert_eq!(bench.status("small"), "completed");
+    bench.start("Grow", "large", json!({"text": "x".repeat(40)}));
+    match bench.ask(Request::GetExecution("large".into())).reply {
+        Reply::Execution(view) => {
+            let error = view.error.expect("it failed");
+            assert_eq!(error.code, "LIMIT_EXCEEDED");
+            assert!(error.message.contains("max_payload_bytes"), "{error:?}");
+        }
+        other => panic!("an execution, not {other:?}"),
+    }
+}
