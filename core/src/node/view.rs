@@ -50,6 +50,8 @@ pub(crate) fn of_row(row: SummaryRow) -> Result<ExecutionView, DecodeError> {
         Event::WorkflowFailed { error } => (None, Some(error)),
         _ => (None, None),
     };
-    let item = item(row.execution, row.summary);
+    // The row is written when the status changes; its history knows of what came since.
+    let mut item = item(row.execution, row.summary);
+    item.updated_at_ms = last.at_ms;
     Ok(ExecutionView { item, run: row.run, input, output, error, last_seq: last.seq })
 }
