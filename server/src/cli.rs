@@ -36,6 +36,8 @@ pub enum Command {
     Dev(DevArgs),
     /// See it work: a server, an example worker and one order, with its history as it happens.
     Demo(DemoArgs),
+    /// Measure: orders of six tasks on a server and workers of their own.
+    Bench(BenchArgs),
     /// Deploy workflow definitions.
     Deploy(DeployArgs),
     /// Check workflow definitions without a server.
@@ -103,6 +105,31 @@ pub struct DemoArgs {
     /// What is written to the log on stderr: error, warn, info, debug, trace, or directives.
     #[arg(long, env = "ORBIT_LOG_LEVEL", default_value = "warn")]
     pub log_level: String,
+}
+
+/// `orbit bench`
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// How many orders.
+    #[arg(long, default_value_t = 600)]
+    pub orders: u64,
+    /// How many clients, each of which starts an order and waits for it.
+    #[arg(long, default_value_t = 64)]
+    pub clients: u64,
+    /// How many worker processes.
+    #[arg(long, default_value_t = 2)]
+    pub workers: u64,
+    /// How many tasks each of them runs at once.
+    #[arg(long, default_value_t = 32)]
+    pub concurrency: usize,
+    /// The database [default: a file that is thrown away].
+    #[arg(long, value_name = "FILE")]
+    pub db: Option<PathBuf>,
+    /// Be one of the workers, of the server at this address.
+    #[arg(long, hide = true, value_name = "URL")]
+    pub worker: Option<String>,
+    #[command(flatten)]
+    pub output: Output,
 }
 
 /// `orbit deploy`

@@ -1,5 +1,6 @@
 //! What each command does.
 
+mod bench;
 mod check;
 mod demo;
 mod deploy;
@@ -24,6 +25,7 @@ pub async fn run(command: Command) -> Result<(), Failure> {
         Command::Server(arguments) => server::run(*arguments).await,
         Command::Dev(arguments) => dev::run(arguments).await,
         Command::Demo(arguments) => demo::run(arguments).await,
+        Command::Bench(arguments) => bench::run(arguments).await,
         Command::Deploy(arguments) => deploy::run(arguments).await,
         Command::Check(arguments) => check::run(&arguments),
         Command::Start(arguments) => start::run(arguments).await,

@@ -1,0 +1,321 @@
+//! `orbit bench`: the reference workload, on a server and workers in processes of their own.
+//!
+//! An order is six sequential tasks; clients start an order each and wait for it. Absolute figures say as much about the
+//! machine as about Orbit: compare figures of one run, or of runs beside each other.
+
+#[path = "../../../sdk/rust/examples/order_worker/tasks.rs"]
+mod tasks;
+
+use super::dev::temporary_folder;
+use crate::cli::BenchArgs;
+use crate::failure::Failure;
+use crate::output::{Form, Table, print};
+use orbit_io::sqlite::{Durability, SqliteStore};
+use orbit_sdk::{Client, Format, StartOptions, Status, Value, Worker, json};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The definition that is run.
+const ORDER: &str = include_str!("../../../docs/examples/order-processing.yaml");
+/// One task: what its latency is.
+const ONE: &str =
+    "name: OneTask\nversion: 1.0.0\nsteps:\n  - {id: notify, task: customers.notify, input: {customer: x}}\n";
+/// How many single tasks are timed.
+const SINGLE_TASKS: u64 = 200;
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Runs the workload and prints the figures; `--worker` runs one of its workers.
+pub async fn run(arguments: BenchArgs) -> Result<(), Failure> {
+    match &arguments.worker {
+        Some(url) => work(url, arguments.concurrency).await,
+        None => measure(&arguments).await,
+    }
+}
+
+/// A worker process: until it is ended.
+async fn work(url: &str, concurrency: usize) -> Result<(), Failure> {
+    let id = format!("bench-{}", std::process::id());
+    let builder = Worker::builder().servers(url).worker_id(id).concurrency(concurrency);
+    let ended = async { drop(tokio::signal::ctrl_c().await) };
+    Ok(tasks::add_to(builder).build()?.run(ended).await?)
+}
+
+async fn measure(arguments: &BenchArgs) -> Result<(), Failure> {
+    if arguments.orders == 0 || arguments.clients == 0 || arguments.workers == 0 {
+        return Err(Failure::usage("--orders, --clients and --workers are at least 1"));
+    }
+    let folder = temporary_folder("orbit-bench-")?;
+    let db = arguments.db.clone().unwrap_or_else(|| folder.path().join("bench.db"));
+    let log = folder.path().join("server.log");
+    let (server, url) = start_server(&db, &log).await?;
+    let client = Client::new(&url, None)?.with_patience(PATIENCE);
+    let mut workers = Vec::new();
+    for _ in 0..arguments.workers {
+        let concurrency = arguments.concurrency.to_string();
+        workers.push(spawn(&["bench", "--worker", &url, "--concurrency", &concurrency], Stdio::null())?);
+    }
+    client.deploy(ORDER, Format::Yaml).await?;
+    client.deploy(ONE, Format::Yaml).await?;
+    // A warm-up: every worker has registered and every connection is open.
+    orders(&url, arguments.clients.min(arguments.orders), arguments.clients).await?;
+
+    let processes = || Usage::of(&server).and_then(|s| Ok((s, Usage::of_all(&workers)?)));
+    let (before, usage_before) = (counters(&client).await?, processes()?);
+    let begun = Instant::now();
+    let mut latencies = orders(&url, arguments.orders, arguments.clients).await?;
+    let elapsed = begun.elapsed();
+    let (after, usage_after) = (counters(&client).await?, processes()?);
+    let mut single = orders_of(&url, "OneTask", &json!(null), SINGLE_TASKS, 1).await?;
+
+    let counted = |name: &str| after.get(name).unwrap_or(&0.0) - before.get(name).unwrap_or(&0.0);
+    let each = |value: f64| value / arguments.orders as f64;
+    let appends = counted("orbit_appends_total");
+    drop((workers, server));
+    let durability = durability(&db)?;
+    let figures = Figures {
+        orders_per_second: arguments.orders as f64 / elapsed.as_secs_f64(),
+        order_ms: percentiles(&mut latencies),
+        one_task_ms: percentiles(&mut single),
+        appends_per_order: each(appends),
+        groups_per_append: counted("orbit_append_groups_total") / appends.max(1.0),
+        events_per_order: each(counted("orbit_events_committed_total")),
+        direct_dispatch: counted("orbit_tasks_dispatched_directly_total")
+            / counted("orbit_tasks_dispatched_total").max(1.0),
+        server_cpu_ms_per_order: each((usage_after.0.cpu - usage_before.0.cpu).as_secs_f64() * 1e3),
+        workers_cpu_ms_per_order: each((usage_after.1.cpu - usage_before.1.cpu).as_secs_f64() * 1e3),
+        server_resident_mb: usage_after.0.resident as f64 / f64::from(1 << 20),
+        journal_mode: durability.journal_mode,
+        synchronous: durability.synchronous,
+    };
+    figures.print(arguments)
+}
+
+/// What was measured.
+struct Figures {
+    orders_per_second: f64,
+    order_ms: [f64; 2],
+    one_task_ms: [f64; 2],
+    appends_per_order: f64,
+    groups_per_append: f64,
+    events_per_order: f64,
+    direct_dispatch: f64,
+    server_cpu_ms_per_order: f64,
+    workers_cpu_ms_per_order: f64,
+    server_resident_mb: f64,
+    journal_mode: String,
+    synchronous: u32,
+}
+
+impl Figures {
+    fn print(&self, arguments: &BenchArgs) -> Result<(), Failure> {
+        let build = if cfg!(debug_assertions) { "debug" } else { "release" };
+        if matches!(arguments.output.form, Form::Json | Form::Jsonl) {
+            let value = json!({
+                "orders": arguments.orders, "clients": arguments.clients, "workers": arguments.workers,
+                "concurrency": arguments.concurrency, "build": build,
+                "journal_mode": self.journal_mode, "synchronous": self.synchronous,
+                "orders_per_second": self.orders_per_second,
+                "order_p50_ms": self.order_ms[0], "order_p99_ms": self.order_ms[1],
+                "one_task_p50_ms": self.one_task_ms[0], "one_task_p99_ms": self.one_task_ms[1],
+                "appends_per_order": self.appends_per_order, "groups_per_append": self.groups_per_append,
+                "events_per_order": self.events_per_order, "direct_dispatch": self.direct_dispatch,
+                "server_cpu_ms_per_order": self.server_cpu_ms_per_order,
+                "workers_cpu_ms_per_order": self.workers_cpu_ms_per_order,
+                "server_resident_mb": self.server_resident_mb,
+            });
+            return print(&format!("{value}\n"));
+        }
+        let mut table = Table::new(&["WHAT", "FIGURE"]);
+        let BenchArgs { orders, clients, workers, concurrency, .. } = arguments;
+        let number = |value: f64| format!("{value:.2}");
+        let pair = |[p50, p99]: [f64; 2]| format!("{p50:.1} ms / {p99:.1} ms");
+        let rows = [
+            (
+                "workload",
+                format!("{orders} orders of six tasks, {clients} clients, {workers} worker processes of {concurrency}"),
+            ),
+            ("build", build.into()),
+            ("durability", format!("journal_mode={}, synchronous={} (read back)", self.journal_mode, self.synchronous)),
+            ("orders a second", number(self.orders_per_second)),
+            ("an order, p50 / p99", pair(self.order_ms)),
+            ("one task alone, p50 / p99", pair(self.one_task_ms)),
+            ("appends an order", number(self.appends_per_order)),
+            ("executions an append", number(self.groups_per_append)),
+            ("events an order", number(self.events_per_order)),
+            ("handed over in the append", format!("{:.0} %", self.direct_dispatch * 100.0)),
+            ("server's processor time an order", format!("{} ms", number(self.server_cpu_ms_per_order))),
+            ("workers' processor time an order", format!("{} ms", number(self.workers_cpu_ms_per_order))),
+            ("server's resident memory", format!("{:.0} MiB", self.server_resident_mb)),
+        ];
+        for (what, figure) in rows {
+            table.row(vec![what.into(), figure]);
+        }
+        print(&table.render())
+    }
+}
+
+/// Runs orders and gives their latencies.
+async fn orders(url: &str, count: u64, clients: u64) -> Result<Vec<Duration>, Failure> {
+    let input = json!({
+        "order_id": "bench", "customer": "ada@example.com", "amount": 42.5,
+        "items": [{"sku": "book", "quantity": 1}],
+    });
+    orders_of(url, "OrderProcessing", &input, count, clients).await
+}
+
+async fn orders_of(
+    url: &str,
+    workflow: &str,
+    input: &Value,
+    count: u64,
+    clients: u64,
+) -> Result<Vec<Duration>, Failure> {
+    let left = Arc::new(AtomicU64::new(count));
+    let mut tasks = Vec::new();
+    for _ in 0..clients.min(count) {
+        let client = Client::new(url, None)?.with_patience(PATIENCE);
+        let (left, workflow, input) = (left.clone(), workflow.to_string(), input.clone());
+        tasks.push(tokio::spawn(async move {
+            let mut latencies = Vec::new();
+            while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok() {
+                let begun = Instant::now();
+                let options = StartOptions { input: input.clone(), ..StartOptions::default() };
+                let started = client.start(&workflow, options).await?;
+                let ended = client.wait(&started.execution_id, PATIENCE).await?;
+                if ended.summary.status != Status::Completed {
+                    let message = format!("{} is {}", started.execution_id, ended.summary.status);
+                    return Err(Failure::new(message));
+                }
+                latencies.push(begun.elapsed());
+            }
+            Ok(latencies)
+        }));
+    }
+    let mut all = Vec::new();
+    for task in tasks {
+        let latencies = task.await.map_err(|error| Failure::new(format!("a client ended badly: {error}")))?;
+        all.extend(latencies?);
+    }
+    Ok(all)
+}
+
+/// The 50th and the 99th percentile, in milliseconds.
+fn percentiles(latencies: &mut [Duration]) -> [f64; 2] {
+    latencies.sort_unstable();
+    let at = |percent: usize| {
+        let index = (latencies.len() * percent).div_ceil(100).saturating_sub(1);
+        latencies.get(index).map_or(0.0, |d| d.as_secs_f64() * 1e3)
+    };
+    [at(50), at(99)]
+}
+
+/// The server's counters and gauges.
+async fn counters(client: &Client) -> Result<BTreeMap<String, f64>, Failure> {
+    let text = client.metrics().await?;
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    Ok(lines
+        .filter_map(|line| line.split_once(' '))
+        .filter_map(|(name, value)| Some((name.into(), value.parse().ok()?)))
+        .collect())
+}
+
+/// What SQLite says of the durability of a connection that is opened as the server's is; the server is down.
+fn durability(db: &Path) -> Result<Durability, Failure> {
+    let store = SqliteStore::open(db).map_err(|error| Failure::new(error.to_string()))?;
+    store.durability().map_err(|error| Failure::new(format!("the database's settings cannot be read: {error}")))
+}
+
+/// A child process of this program that ends with its owner.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn spawn(arguments: &[&str], stderr: Stdio) -> Result<Process, Failure> {
+    let program =
+        std::env::current_exe().map_err(|error| Failure::new(format!("this program cannot be found: {error}")))?;
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+    command.spawn().map(Process).map_err(|error| Failure::new(format!("a process cannot be started: {error}")))
+}
+
+/// A server on this database; its process and address.
+async fn start_server(db: &Path, log: &PathBuf) -> Result<(Process, String), Failure> {
+    let file = std::fs::File::create(log).map_err(|error| Failure::new(format!("{}: {error}", log.display())))?;
+    let db = db.display().to_string();
+    let server = spawn(
+        &["server", "--db", &db, "--addr", "127.0.0.1:0", "--log-level", "warn,orbit_runtime::server=info"],
+        file.into(),
+    )?;
+    let begun = Instant::now();
+    loop {
+        let text = std::fs::read_to_string(log).unwrap_or_default();
+        let line = text.lines().find(|line| line.contains("ORBIT runtime listening"));
+        let addr = line.and_then(|line| line.split("addr=").nth(1)?.split_whitespace().next());
+        if let Some(addr) = addr {
+            let url = format!("http://{addr}");
+            if Client::new(&url, None)?.ready().await.is_ok_and(|ready| ready.ready) {
+                return Ok((server, url));
+            }
+        }
+        if begun.elapsed() > Duration::from_secs(30) {
+            return Err(Failure::new(format!("the server is not ready: {text}")));
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// What processes have used so far.
+struct Usage {
+    cpu: Duration,
+    resident: u64,
+}
+
+impl Usage {
+    /// From `/proc`: `stat` has the times in clock ticks (a hundredth of a second on Linux), `statm` the pages.
+    fn of(process: &Process) -> Result<Usage, Failure> {
+        let read = |file: &str| {
+            let path = format!("/proc/{}/{file}", process.0.id());
+            std::fs::read_to_string(&path).map_err(|error| Failure::new(format!("{path}: {error}")))
+        };
+        let stat = read("stat")?;
+        // The name, in brackets, may hold spaces; user and system time are fields 14 and 15.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let ticks: u64 = fields.iter().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+        let pages: u64 = read("statm")?.split_whitespace().nth(1).and_then(|p| p.parse().ok()).unwrap_or(0);
+        Ok(Usage { cpu: Duration::from_millis(ticks * 10), resident: pages * 4096 })
+    }
+
+    fn of_all(processes: &[Process]) -> Result<Usage, Failure> {
+        let mut sum = Usage { cpu: Duration::ZERO, resident: 0 };
+        for process in processes {
+            let one = Usage::of(process)?;
+            sum.cpu += one.cpu;
+            sum.resident += one.resident;
+        }
+        Ok(sum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_those_of_the_sorted_values() {
+        let mut latencies: Vec<Duration> = (1..=100).rev().map(Duration::from_millis).collect();
+        assert_eq!(percentiles(&mut latencies), [50.0, 99.0]);
+        assert_eq!(percentiles(&mut [Duration::from_millis(7)]), [7.0, 7.0]);
+        assert_eq!(percentiles(&mut []), [0.0, 0.0]);
+    }
+}
