@@ -1,0 +1,384 @@
+//! What the golden histories are about: each story is told to `admit` and `decide` as a server would.
+
+use orbit_core::definition::Definition;
+use orbit_core::execution::event::{Event, Labels, Recorded, TaskError};
+use orbit_core::execution::{Command, State, admit, decide, next_wake};
+use orbit_core::id::{ClusterId, ExecutionId, Run, Seq, SessionId, UnitKey};
+use orbit_core::time::ClusterMs;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// A told story. Its name is its execution's id.
+pub struct Story {
+    pub name: &'static str,
+    pub document: Value,
+    pub events: Vec<Recorded>,
+}
+
+/// All of them.
+pub fn all() -> Vec<Story> {
+    vec![
+        order_of_six_tasks(),
+        retry_with_jitter(),
+        late_success_of_a_lost_worker(),
+        stale_failure(),
+        time_outs(),
+        sleep_skip_and_compute(),
+        parallel_steps_and_a_final_failure(),
+        cancelled_in_the_middle(),
+        history_limit(),
+        payload_limit(),
+        output_contract(),
+        exact_values(),
+        result_that_cannot_be_computed(),
+    ]
+}
+
+/// 2026-01-02 03:04:05.678Z
+const BEGIN: ClusterMs = ClusterMs(1_767_323_045_678);
+
+/// A server, as far as one execution goes.
+struct Teller {
+    name: &'static str,
+    document: Value,
+    definition: Definition,
+    state: State,
+    events: Vec<Recorded>,
+    now: ClusterMs,
+    deliveries: u128,
+    /// Refuses the output that is decided, for this reason.
+    refuse_output: Option<&'static str>,
+    /// Refuses the input of this step, as larger than so many bytes.
+    refuse_input: Option<(&'static str, u64)>,
+}
+
+impl Teller {
+    fn start(name: &'static str, document: Value, input: Value, labels: &[(&str, &str)]) -> Teller {
+        let mut teller = Teller::create(name, document, input, labels);
+        teller.decide();
+        teller
+    }
+
+    fn create(name: &'static str, document: Value, input: Value, labels: &[(&str, &str)]) -> Teller {
+        let definition = Definition::from_document(&document).unwrap_or_else(|p| panic!("{name}: {p:?}"));
+        let event = Event::WorkflowCreated {
+            workflow: definition.name.clone(),
+            version: definition.version.clone(),
+            definition_hash: definition.hash.clone(),
+            input: Arc::new(input),
+            labels: labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect::<Labels>(),
+            cluster_id: ClusterId(Uuid::from_u128(0x0c1a_57e2)),
+            run: Run(1),
+        };
+        let first = Recorded { seq: Seq(1), at_ms: BEGIN, event };
+        let state = State::begin(&ExecutionId::from(name), &first).expect("a first event");
+        let (events, now) = (vec![first], BEGIN);
+        Teller {
+            name,
+            document,
+            definition,
+            state,
+            events,
+            now,
+            deliveries: 0,
+            refuse_output: None,
+            refuse_input: None,
+        }
+    }
+
+    fn record(&mut self, event: Event) {
+        let at_ms = self.now.max(self.state.last_at);
+        let recorded = Recorded { seq: self.state.last.next(), at_ms, event };
+        self.state.apply(&recorded);
+        self.events.push(recorded);
+    }
+
+    fn decide(&mut self) {
+        loop {
+            let decided = decide(&self.definition, &self.state, self.now);
+            if decided.is_empty() {
+                return;
+            }
+            for event in decided {
+                match self.refusal(&event) {
+                    None => self.record(event),
+                    Some(command) => {
+                        let refused = admit(&self.definition, &self.state, &command, self.now);
+                        self.record(refused.expect("what is decided can be refused"));
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    fn refusal(&self, decided: &Event) -> Option<Command> {
+        match decided {
+            Event::WorkflowCompleted { .. } => {
+                self.refuse_output.map(|message| Command::RefuseOutput { message: message.into() })
+            }
+            Event::StepScheduled { step, .. } => match self.refuse_input {
+                Some((refused, max)) if refused == step.as_str() => {
+                    Some(Command::PayloadTooLarge { what: format!("the input of {step}"), max })
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Something comes from outside, 7 ms after what came before.
+    fn command(&mut self, command: Command) {
+        self.now = ClusterMs(self.now.0 + 7);
+        let admitted = admit(&self.definition, &self.state, &command, self.now);
+        let event = admitted.unwrap_or_else(|refusal| panic!("{}: {command:?}: {refusal}", self.name));
+        self.record(event);
+        self.decide();
+    }
+
+    /// Time passes until something is due.
+    fn wait(&mut self) {
+        let due = next_wake(&self.definition, &self.state);
+        self.now = due.unwrap_or_else(|| panic!("{} waits for nothing", self.name));
+        self.decide();
+    }
+
+    /// The step's scheduled attempt goes to a worker.
+    fn dispatch(&mut self, step: &str, worker: &str) -> Uuid {
+        let scheduled = self.state.scheduled().find(|(key, ..)| key.as_str() == step).map(|(.., seq)| seq);
+        let scheduled = scheduled.unwrap_or_else(|| panic!("{}: {step} is not scheduled", self.name));
+        self.deliveries += 1;
+        let token = Uuid::from_u128(0xde11_0000 + self.deliveries);
+        let session = SessionId(Uuid::from_u128(0x5e55_0000 + worker.len() as u128));
+        let unit: UnitKey = step.into();
+        self.command(Command::Dispatch { unit, scheduled, token, worker: worker.into(), session });
+        token
+    }
+
+    fn succeed(&mut self, token: Uuid, output: Value) {
+        self.command(Command::Succeed { token, output: Arc::new(output) });
+    }
+
+    fn fail(&mut self, token: Uuid, error: TaskError) {
+        self.command(Command::Fail { token, error });
+    }
+
+    fn lose(&mut self, token: Uuid) {
+        self.command(Command::Uncertain { token, reason: "the worker fell silent".into() });
+    }
+
+    fn run(&mut self, step: &str, output: Value) {
+        let token = self.dispatch(step, "worker-1");
+        self.succeed(token, output);
+    }
+
+    fn end(self) -> Story {
+        assert!(self.state.has_ended(), "{}: {:?}", self.name, self.state);
+        Story { name: self.name, document: self.document, events: self.events }
+    }
+}
+
+fn order_of_six_tasks() -> Story {
+    let document = json!({
+        "name": "OrderProcessing",
+        "version": "1.0.0",
+        "input": {"type": "object", "required": ["order_id", "customer", "amount", "items"]},
+        "steps": [
+            {"id": "validate", "task": "orders.validate", "timeout": "30s",
+                "input": {"order_id": "${ input.order_id }", "items": "${ input.items }"}},
+            {"id": "fraud_check", "task": "fraud.check", "retry": {"max_attempts": 3, "initial": "1s"},
+                "input": {"customer": "${ input.customer }", "amount": "${ input.amount }"}},
+            {"id": "reserve", "task": "inventory.reserve", "contract_version": "2",
+                "input": {"items": "${ input.items }", "first": "${ input.items[0].sku | upper }"}},
+            {"id": "charge", "task": "payments.charge", "timeout": "30s", "queue_timeout": "10m",
+                "retry": {"max_attempts": 5, "non_retryable": ["CARD_DECLINED"]},
+                "input": {"amount": "${ input.amount }", "risk": "${ steps.fraud_check.output.score }"}},
+            {"id": "ship", "task": "shipping.ship",
+                "input": {"reservation": "${ steps.reserve.output.reservation_id }"}},
+            {"id": "notify", "task": "customers.notify",
+                "input": {"message": "Order ${ input.order_id } is on its way: ${ steps.ship.output.tracking }"}},
+        ],
+        "result": {"charge": "${ steps.charge.output.charge_id }", "tracking": "${ steps.ship.output.tracking }"},
+    });
+    let input = json!({"order_id": "o-17", "customer": "c-4", "amount": 59.9,
+        "items": [{"sku": "mug", "quantity": 2}, {"sku": "pot", "quantity": 1}]});
+    let mut order = Teller::start("order-of-six-tasks", document, input, &[("region", "eu"), ("tier", "gold")]);
+    order.run("validate", json!({"valid": true}));
+    order.run("fraud_check", json!({"score": 0.07}));
+    order.run("reserve", json!({"reservation_id": "r-1"}));
+    order.run("charge", json!({"charge_id": "ch-9"}));
+    order.run("ship", json!({"tracking": "TRK-0017"}));
+    order.run("notify", json!(null));
+    order.end()
+}
+
+/// Delays with full jitter come from a fixed hash: they are the same in every release.
+fn retry_with_jitter() -> Story {
+    let retry = json!({"max_attempts": 5, "initial": "1s", "factor": 2.5, "max": "10s", "jitter": "full"});
+    let document = json!({"name": "Retry", "version": "1", "steps": [
+        {"id": "flaky", "task": "test.flaky", "retry": retry},
+        {"id": "steady", "task": "test.steady", "retry": {"max_attempts": 2, "initial": "250ms", "jitter": "none"}},
+    ]});
+    let mut told = Teller::start("retry-with-jitter", document, json!(null), &[]);
+    for n in 1..=4 {
+        let token = told.dispatch("flaky", "worker-1");
+        let details = (n == 2).then(|| Arc::new(json!({"status": 503, "after": [1, 2.5]})));
+        told.fail(token, TaskError { details, ..TaskError::retryable("UNAVAILABLE", format!("failure {n}")) });
+        told.wait();
+    }
+    told.run("flaky", json!({"attempts": 5}));
+    let token = told.dispatch("steady", "worker-1");
+    told.fail(token, TaskError::retryable("UNAVAILABLE", ""));
+    told.wait();
+    told.run("steady", json!([]));
+    told.end()
+}
+
+/// A worker falls silent, its attempt is delivered again, and then it reports after all: its success is taken, and
+/// that of the repeat is stale.
+fn late_success_of_a_lost_worker() -> Story {
+    let document = json!({"name": "Uncertain", "version": "1", "steps": [
+        {"id": "charge", "task": "payments.charge"},
+        {"id": "ship", "task": "shipping.ship", "input": "${ steps.charge.output }"},
+    ]});
+    let mut told = Teller::start("late-success-of-a-lost-worker", document, json!(null), &[]);
+    let first = told.dispatch("charge", "worker-1");
+    told.lose(first);
+    let second = told.dispatch("charge", "worker-22");
+    told.succeed(first, json!({"charged_by": "the first"}));
+    told.succeed(second, json!({"charged_by": "the second"}));
+    told.run("ship", json!(true));
+    told.end()
+}
+
+/// An attempt times out; its worker's failure comes when the next attempt waits for its time.
+fn stale_failure() -> Story {
+    let document = json!({"name": "Stale", "version": "1", "steps": [
+        {"id": "slow", "task": "test.slow", "timeout": "2s", "retry": {"max_attempts": 2, "initial": "1s"}},
+    ]});
+    let mut told = Teller::start("stale-failure", document, json!(null), &[]);
+    let first = told.dispatch("slow", "worker-1");
+    told.wait();
+    told.fail(first, TaskError::retryable("INTERRUPTED", "too late"));
+    told.wait();
+    told.run("slow", json!("in time"));
+    told.end()
+}
+
+/// No worker takes an attempt; the next runs too long; no attempt is left.
+fn time_outs() -> Story {
+    let document = json!({"name": "TimeOuts", "version": "1", "steps": [
+        {"id": "work", "task": "test.work", "timeout": "30s", "queue_timeout": "10m",
+            "retry": {"max_attempts": 2, "initial": "1s", "jitter": "none"}},
+    ]});
+    let mut told = Teller::start("time-outs", document, json!(null), &[]);
+    told.wait();
+    told.wait();
+    told.dispatch("work", "worker-1");
+    told.wait();
+    told.end()
+}
+
+fn sleep_skip_and_compute() -> Story {
+    let document = json!({"name": "Pauses", "version": "1", "steps": [
+        {"id": "pause", "sleep": "1h30m"},
+        {"id": "computed_pause", "sleep": "${ input.ms }"},
+        {"id": "never", "task": "test.never", "when": "${ input.ms > 1000 }"},
+        {"id": "total", "compute": {"sum": "${ input.ms + 1 }", "skipped": "${ steps.never.output }"}},
+    ], "result": "${ steps.total.output.sum }"});
+    let mut told = Teller::start("sleep-skip-and-compute", document, json!({"ms": 250}), &[]);
+    told.wait();
+    told.wait();
+    told.end()
+}
+
+/// Three steps at once: one ends, one sleeps, one fails for good. What is open is cancelled.
+fn parallel_steps_and_a_final_failure() -> Story {
+    let document = json!({"name": "Parallel", "version": "1", "steps": [
+        {"id": "quick", "task": "test.quick", "after": []},
+        {"id": "declined", "task": "payments.charge", "after": [],
+            "retry": {"max_attempts": 5, "non_retryable": ["CARD_DECLINED"]}},
+        {"id": "pause", "sleep": "1d", "after": []},
+        {"id": "open", "task": "test.open", "after": []},
+        {"id": "joined", "compute": 1, "after": ["quick", "declined", "pause"]},
+    ]});
+    let mut told = Teller::start("parallel-steps-and-a-final-failure", document, json!(null), &[]);
+    told.dispatch("open", "worker-1");
+    let declined = told.dispatch("declined", "worker-22");
+    told.run("quick", json!({}));
+    let details = Some(Arc::new(json!({"decline": "insufficient funds"})));
+    told.fail(declined, TaskError { details, ..TaskError::retryable("CARD_DECLINED", "the bank says no") });
+    told.end()
+}
+
+fn cancelled_in_the_middle() -> Story {
+    let document = json!({"name": "Cancelled", "version": "1", "steps": [
+        {"id": "done", "compute": "${ execution.id }"},
+        {"id": "running", "task": "test.running", "after": ["done"]},
+        {"id": "waiting", "task": "test.waiting", "after": ["done"]},
+        {"id": "pause", "sleep": "1m", "after": ["done"]},
+        {"id": "later", "compute": 2, "after": ["running", "waiting", "pause"]},
+    ]});
+    let mut told = Teller::start("cancelled-in-the-middle", document, json!(null), &[]);
+    told.dispatch("running", "worker-1");
+    told.command(Command::Cancel { reason: Some("the customer called".into()) });
+    told.end()
+}
+
+fn history_limit() -> Story {
+    let document = json!({"name": "Limit", "version": "1", "steps": [{"id": "work", "task": "test.work"}]});
+    let mut told = Teller::start("history-limit", document, json!(null), &[]);
+    told.dispatch("work", "worker-1");
+    told.command(Command::HistoryFull { max: 4 });
+    told.end()
+}
+
+fn payload_limit() -> Story {
+    let document = json!({"name": "Large", "version": "1", "steps": [
+        {"id": "large", "task": "test.large", "input": ["${ input }", "${ input }"]},
+    ]});
+    let mut told = Teller::create("payload-limit", document, json!("xxxxxxxx"), &[]);
+    told.refuse_input = Some(("large", 16));
+    told.decide();
+    told.end()
+}
+
+fn output_contract() -> Story {
+    let document = json!({"name": "Contract", "version": "1", "output": {"type": "string"},
+        "steps": [{"id": "work", "task": "test.work"}], "result": "${ steps.work.output }"});
+    let mut told = Teller::start("output-contract", document, json!(null), &[]);
+    told.refuse_output = Some("the output does not match its schema at ``: 5 is not of type \"string\"");
+    told.run("work", json!(5));
+    told.end()
+}
+
+/// What is easily lost on the way to a database and back.
+fn exact_values() -> Story {
+    let document = json!({"name": "Exact", "version": "1.0.0-beta+1", "steps": [
+        {"id": "same", "task": "test.same", "input": {"all": "${ input }", "n": "${ input.past_2_53 + 1 }",
+            "text": "„${ input.texts[0] }“ ${ input.past_2_53 }"}},
+        {"id": "sums", "compute": {"float": "${ input.floats[0] + input.floats[1] }",
+            "product": "${ input.past_2_53 * 3 }"}},
+    ], "result": {"same": "${ steps.same.output }", "sums": "${ steps.sums.output }"}});
+    let input = json!({
+        "past_2_53": 9_007_199_254_740_993_u64,
+        "largest": u64::MAX,
+        "smallest": i64::MIN,
+        "floats": [0.1, 0.2, -0.0, 1e-7, 1.7976931348623157e308, 5e-324, 0.0031107911718710126, 1e21],
+        "texts": ["Größe: 3 µm — 漢字 🦀", "a\u{0301} and á", "\u{0}\u{1f}\u{7f}\u{2028}\"\\/", ""],
+        "": {"": [[], {}, null, false]},
+        "Zürich": "${ not an expression }",
+    });
+    let labels = [("kunde", "Jürgen Müller"), ("空", "値"), ("empty", "")];
+    let mut told = Teller::start("exact-values", document, input.clone(), &labels);
+    let token = told.dispatch("same", "worker-333");
+    told.succeed(token, input);
+    told.end()
+}
+
+fn result_that_cannot_be_computed() -> Story {
+    let document = json!({"name": "Result", "version": "1", "steps": [{"id": "one", "compute": 1}],
+        "result": "${ input.missing.field }"});
+    Teller::start("result-that-cannot-be-computed", document, json!({}), &[]).end()
+}
