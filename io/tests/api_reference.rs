@@ -2,6 +2,7 @@
 
 use hyper::Method;
 use orbit_core::api::ErrorCode;
+use orbit_io::http::published::Published;
 use orbit_io::http::route::{Resource, RouteLimits, route};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -77,6 +78,7 @@ fn each_route_has_its_section() {
         let methods = resource.allow().split(", ").filter(|method| *method != "HEAD");
         served.extend(methods.map(|method| format!("{method} {path}")));
     }
+    served.extend(Published::ALL.iter().map(|document| format!("GET {}", document.path())));
     assert_eq!(documented, served.iter().map(String::as_str).collect());
 }
 

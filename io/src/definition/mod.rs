@@ -22,6 +22,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
+/// The JSON Schema of definitions (`orbit-def/1`), for editors and other programs. Whatever [`check`] accepts matches
+/// it; what no schema can see (names of steps that do not exist, circles, expressions) is for [`check`] alone.
+pub const DOCUMENT_SCHEMA: &str = include_str!("../../../docs/schema/orbit-def-1.json");
+
 /// How a text is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {

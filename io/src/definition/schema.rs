@@ -3,7 +3,7 @@
 //! Drafts up to 2020-12 (which holds where a schema names none); references to other documents are refused, since a
 //! definition is complete in itself. `format` is an annotation, as the draft has it.
 
-use jsonschema::{Draft, Validator};
+use jsonschema::Validator;
 use orbit_core::definition::{Boundary, SchemaCheck, Violation};
 use orbit_core::id::DefinitionHash;
 use serde_json::Value;
@@ -36,7 +36,8 @@ impl Schemas {
 }
 
 fn compile(schema: &Value) -> Result<Validator, String> {
-    jsonschema::options().with_draft(Draft::Draft202012).build(schema).map_err(|e| e.to_string())
+    // The draft is the one that `$schema` names, else 2020-12.
+    jsonschema::options().build(schema).map_err(|e| e.to_string())
 }
 
 impl SchemaCheck for Schemas {
@@ -89,6 +90,18 @@ mod tests {
         assert!(schemas.compile(&json!({"type": "strnig"})).is_err());
         assert!(schemas.compile(&json!({"$ref": "https://example.com/schema.json"})).is_err());
         assert!(schemas.compile(&json!({"$ref": "#/$defs/a", "$defs": {"a": {"type": "string"}}})).is_ok());
+    }
+
+    #[test]
+    fn a_schema_is_read_by_the_draft_that_it_names() {
+        let pair = |draft: &str| json!({"$schema": draft, "items": [{"type": "string"}, {"type": "number"}]});
+        let older = pair("http://json-schema.org/draft-07/schema#");
+        assert_eq!(check(older.clone(), json!(["a", 1])), Ok(()));
+        assert!(check(older, json!([1, "a"])).is_err());
+        let schemas = Schemas::new();
+        assert!(schemas.compile(&pair("https://json-schema.org/draft/2020-12/schema")).is_err());
+        assert!(schemas.compile(&pair("https://example.com/my-own-draft")).is_err());
+        assert!(schemas.compile(&json!({"items": [{"type": "string"}]})).is_err());
     }
 
     #[test]

@@ -107,7 +107,7 @@ pub fn route(
 }
 
 /// The routes below `/v1`, for the error about those that are not.
-const COLLECTIONS: [&str; 6] = ["workflows", "executions", "workers", "tasks", "health", "metrics"];
+const COLLECTIONS: [&str; 7] = ["workflows", "executions", "workers", "tasks", "health", "metrics", "schemas"];
 
 impl Resource {
     /// The resource of a path, or NOT_FOUND, or INVALID_REQUEST where a name in it cannot be one.

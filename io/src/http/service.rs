@@ -4,6 +4,7 @@ use super::answer::Answer;
 use super::connection::Activity;
 use super::front::{Extra, HttpConfig};
 use super::metrics::Process;
+use super::published::Published;
 use super::respond::{self, Rendered};
 use super::route::{Resource, RouteLimits, Routed, Verb};
 use crate::driver::{NodeHandle, Unavailable};
@@ -137,6 +138,9 @@ impl Service {
 
     async fn checked(&self, head: &hyper::http::request::Parts, body: &mut Incoming) -> Result<Reply, Refusal> {
         let path = head.uri.path();
+        if let Some(document) = Published::find(path) {
+            return self.publish(document, head);
+        }
         let resource = Resource::find(path);
         if let (Err(_), Some(extra)) = (&resource, &self.extra)
             && extra.serves(path)
@@ -164,6 +168,20 @@ impl Service {
         let routed = resource.request(verb, head.uri.query(), media, &bytes, &self.limits)?;
         drop(bytes);
         Ok(self.submit(routed).await?)
+    }
+
+    fn publish(&self, document: Published, head: &hyper::http::request::Parts) -> Result<Reply, Refusal> {
+        if !document.is_open() {
+            self.authorize(&head.headers)?;
+        }
+        Published::takes(&head.method).map_err(|error| Refusal { error, also: Also::Allow(Published::ALLOW) })?;
+        let rendered = Rendered {
+            status: 200,
+            content_type: document.content_type(),
+            retry_after: None,
+            body: document.text().into(),
+        };
+        Ok(Reply { response: written(rendered, self.new_id()), tracked: None })
     }
 
     async fn submit(&self, routed: Routed) -> Result<Reply, ApiError> {

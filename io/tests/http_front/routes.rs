@@ -12,6 +12,7 @@ use orbit_core::id::{Run, Seq, Term};
 use orbit_core::node::counters::Counters;
 use orbit_core::store::append::Status;
 use orbit_core::time::ClusterMs;
+use orbit_io::http::HttpConfig;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -500,6 +501,20 @@ async fn a_definition_comes_as_yaml_too() {
     client.send(super::support::post("/v1/workflows", "application/yaml", yaml)).await;
     assert_eq!(client.answer().await.status, 201);
     assert_eq!(server.next_request().await.1, Request::Deploy(Box::new(definition())));
+}
+
+#[tokio::test]
+async fn the_schema_of_definitions_is_there_for_editors_that_have_no_token() {
+    let server = Server::start(HttpConfig { token: Some("secret".into()), ..quick() }, fine);
+    let mut client = server.connect().await;
+    let answer = client.get("/v1/schemas/orbit-def-1.json").await;
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/schema+json")));
+    assert_eq!(String::from_utf8(answer.body).unwrap(), orbit_io::definition::DOCUMENT_SCHEMA);
+    let answer = client.post("/v1/schemas/orbit-def-1.json", &json!({})).await;
+    assert_eq!(answer.error(), (405, "METHOD_NOT_ALLOWED".into(), String::new()));
+    assert_eq!(answer.header("allow"), Some("GET, HEAD"));
+    assert_eq!(client.get("/v1/schemas/orbit-def-2.json").await.status, 401);
+    assert_eq!(server.stopped().await, [], "nothing of it reaches the node");
 }
 
 #[tokio::test]
