@@ -144,7 +144,12 @@ impl Server {
         command.arg("--db").arg(db).arg("--addr").arg(addr.to_string()).args(more);
         let folder = db.parent().expect("a database is in a folder");
         let number = std::fs::read_dir(folder).expect("a readable folder").count();
-        let mut process = Process::spawn(command, &folder.join(format!("server-{number}.log")));
+        Server::spawn_command(command, &folder.join(format!("server-{number}.log")))
+    }
+
+    /// Starts a command that serves, and waits until it listens.
+    pub fn spawn_command(command: Command, log: &Path) -> Server {
+        let mut process = Process::spawn(command, log);
         let addr = wait_for("listening server", PATIENCE, || {
             let addr = listening(&process.log());
             assert!(addr.is_some() || process.is_running(), "the server ended: {}", process.log());
@@ -175,7 +180,8 @@ impl Server {
 /// The address in the line that tells it.
 fn listening(log: &str) -> Option<SocketAddr> {
     let line = log.lines().find(|line| line.contains("ORBIT runtime listening"))?;
-    line.split("addr=").nth(1)?.split_whitespace().next()?.parse().ok()
+    let rest = line.split("addr=").nth(1).or_else(|| line.split("\"addr\":\"").nth(1))?;
+    rest.split([' ', '"']).next()?.parse().ok()
 }
 
 /// An address that was free a moment ago, for servers that are started again and again on the same one.

@@ -1,0 +1,477 @@
+//! Every command, every exit code, and what is said of bad input.
+
+mod common;
+
+use common::{Ended, ORDER_PROCESSING, Server, folder, free_addr, orbit, run, run_with_input};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// A workflow without a worker: it ends by itself.
+const SUM: &str = "\
+name: Sum
+version: 1.0.0
+description: Adds two numbers
+input: {type: object, required: [a, b], properties: {a: {type: integer}, b: {type: integer}}}
+steps:
+  - {id: add, compute: '${ input.a + input.b }'}
+result: {sum: '${ steps.add.output }'}
+";
+
+/// One that waits for a worker that never comes.
+const STUCK: &str = "name: Stuck\nversion: 1.0.0\nsteps: [{id: wait, task: nobody.does}]\n";
+
+/// One that fails.
+const FAILS: &str = "\
+name: Fails
+version: 1.0.0
+steps: [{id: wait, task: nobody.does, queue_timeout: 50ms}]
+";
+
+/// A server with these three workflows, and the files that they came from.
+struct Stage {
+    server: Server,
+    folder: TempDir,
+}
+
+impl Stage {
+    async fn new(more: &[&str]) -> Stage {
+        let folder = folder();
+        let server = Server::start(&folder.path().join("orbit.db"), more).await;
+        Stage { server, folder }
+    }
+
+    async fn with_workflows() -> Stage {
+        let stage = Stage::new(&[]).await;
+        let mut arguments = vec!["deploy".to_owned()];
+        for (name, text) in [("sum.yaml", SUM), ("stuck.yaml", STUCK), ("fails.yaml", FAILS)] {
+            arguments.push(stage.file(name, text).display().to_string());
+        }
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let deployed = stage.run(&arguments);
+        assert_eq!((deployed.code, deployed.stderr.as_str()), (0, ""), "{deployed:?}");
+        stage
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, text).expect("a writable folder");
+        path
+    }
+
+    /// Runs a command against this server.
+    fn run(&self, arguments: &[&str]) -> Ended {
+        let mut command = orbit(arguments);
+        command.env("ORBIT_SERVER", self.server.url());
+        run(command)
+    }
+
+    fn run_with_input(&self, arguments: &[&str], input: &str) -> Ended {
+        let mut command = orbit(arguments);
+        command.env("ORBIT_SERVER", self.server.url());
+        run_with_input(command, input)
+    }
+
+    fn start_stuck(&self, id: &str) {
+        let started = self.run(&["start", "Stuck", "--id", id, "--label", "team=a"]);
+        assert_eq!(started.code, 0, "{started:?}");
+    }
+}
+
+/// The first line of stderr.
+fn error(ended: &Ended) -> &str {
+    let line = ended.stderr.lines().find(|line| line.starts_with("error: "));
+    line.unwrap_or_else(|| panic!("no error is told: {ended:?}"))
+}
+
+fn file_name(path: &Path) -> &str {
+    path.to_str().expect("a path of plain characters")
+}
+
+#[test]
+fn the_version_is_shown_with_its_commit_where_there_is_one() {
+    let version = run(orbit(&["--version"]));
+    assert_eq!(version.code, 0);
+    assert!(version.stdout.starts_with(concat!("orbit ", env!("CARGO_PKG_VERSION"))), "{version:?}");
+}
+
+#[test]
+fn a_wrong_command_line_is_a_usage_error() {
+    for arguments in [
+        &["frobnicate"][..],
+        &[],
+        &["start"],
+        &["executions", "list", "-o", "xml"],
+        &["server", "--session-timeout", "soon"],
+        &["start", "W", "--label", "no-value"],
+        &["start", "W", "--server", "https://example.com"],
+        &["start", "W", "--server", "example.com:port"],
+        &["start", "W", "--input", "{"],
+        &["start", "W", "--input", "@/no/such/file"],
+        &["deploy", "/no/such/file.yaml"],
+        &["server", "--addr", "localhost"],
+        &["server", "--log-level", "loud"],
+    ] {
+        let ended = run(orbit(arguments));
+        assert_eq!(ended.code, 2, "{arguments:?}: {ended:?}");
+        assert!(!ended.stderr.is_empty(), "{arguments:?}");
+    }
+    let https = run(orbit(&["start", "W", "--server", "https://example.com"]));
+    assert!(error(&https).contains("https is not supported yet"), "{https:?}");
+}
+
+#[test]
+fn options_of_later_releases_are_refused_with_their_reason() {
+    let cluster = run(orbit(&["server", "--cluster", "--db", "orbit.db"]));
+    assert_eq!(
+        (cluster.code, cluster.stderr.as_str()),
+        (
+            2,
+            "error: --cluster requires a PostgreSQL database (--db postgres://...): the servers share it for leader \
+             election and history\n"
+        )
+    );
+    let postgres = run(orbit(&["server", "--db", "postgres://localhost/orbit"]));
+    assert_eq!(postgres.code, 2);
+    assert!(error(&postgres).contains("not in this version"), "{postgres:?}");
+    let mut by_variable = orbit(&["server"]);
+    by_variable.env("ORBIT_CLUSTER", "true");
+    assert!(error(&run(by_variable)).contains("--cluster requires a PostgreSQL database"));
+}
+
+#[tokio::test]
+async fn options_come_from_the_command_line_then_the_environment_then_the_file() {
+    let folder = folder();
+    let config = folder.path().join("orbit.toml");
+    std::fs::write(&config, "node_id = 'of-the-file'\nsession_timeout = 7\nmax_payload_bytes = 100\n").unwrap();
+    let db = folder.path().join("orbit.db");
+    let mut command = orbit(&["server", "--addr", "127.0.0.1:0", "--max-payload-bytes", "200"]);
+    command.arg("--config").arg(&config).arg("--db").arg(&db).env("ORBIT_NODE_ID", "of-the-environment");
+    let server = Server::spawn_command(command, &folder.path().join("log"));
+    server.ready().await;
+    let status = run(orbit(&["status", "-o", "json", "--db", file_name(&db)])).json();
+    assert_eq!(status["holder"]["node_id"], "of-the-environment");
+    let client = server.client();
+    client.deploy(SUM, orbit_sdk::Format::Yaml).await.unwrap();
+    let options = orbit_sdk::StartOptions { input: json!({"a": "x".repeat(300)}), ..Default::default() };
+    let refused = client.start("Sum", options).await.unwrap_err();
+    assert_eq!(refused.code(), Some("PAYLOAD_TOO_LARGE"));
+    assert!(refused.to_string().contains("200"), "{refused}");
+
+    std::fs::write(&config, "session-timeout = 7\n").unwrap();
+    let mut command = orbit(&["server"]);
+    command.arg("--config").arg(&config);
+    let refused = run(command);
+    assert_eq!(refused.code, 2);
+    assert!(error(&refused).contains("there is no option `session-timeout`"), "{refused:?}");
+    assert!(refused.stderr.contains("hint: did you mean `session_timeout`?"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_wildcard_address_without_a_token_warns() {
+    let stage = Stage::new(&[]).await;
+    assert!(!stage.server.process.log().contains("WARN"), "{}", stage.server.process.log());
+    let open = folder();
+    let server = Server::start_on(&open.path().join("orbit.db"), "0.0.0.0:0".parse().unwrap(), &[]).await;
+    let log = server.process.log();
+    assert!(log.lines().any(|line| line.contains("WARN") && line.contains("without a token")), "{log}");
+}
+
+#[tokio::test]
+async fn the_log_is_in_the_form_that_was_asked_for() {
+    let stage = Stage::new(&["--log-format", "json", "--node-id", "n"]).await;
+    let log = stage.server.process.log();
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect("JSON alone")).collect();
+    let listening = lines.iter().find(|line| line["message"] == "ORBIT runtime listening").expect("it listens");
+    assert_eq!(listening["target"], "orbit_runtime::server");
+    assert_eq!((&listening["tls"], &listening["ui"]), (&json!(false), &json!(false)));
+    let stage = Stage::new(&[]).await;
+    let log = stage.server.process.log();
+    let text =
+        format!("INFO orbit_runtime::server: ORBIT runtime listening addr={} tls=false ui=false", stage.server.addr);
+    assert!(log.contains(&text), "{log}");
+}
+
+#[tokio::test]
+async fn a_definition_is_deployed_once_and_never_changed() {
+    let stage = Stage::new(&[]).await;
+    let file = stage.file("sum.yaml", SUM);
+    let deploy = |more: &[&str]| stage.run(&[&["deploy", file_name(&file)][..], more].concat());
+    let created = deploy(&["-o", "json"]).json();
+    assert_eq!((&created[0]["name"], &created[0]["result"]), (&json!("Sum"), &json!("created")));
+    assert_eq!(deploy(&["-o", "jsonl"]).json()["result"], "unchanged");
+    assert_eq!(deploy(&["-o", "ids"]).stdout, "Sum\n");
+    assert!(deploy(&[]).stdout.contains("unchanged"));
+    stage.file("sum.yaml", &SUM.replace("input.a + input.b", "input.a - input.b"));
+    let conflict = deploy(&[]);
+    assert_eq!(conflict.code, 1);
+    assert!(error(&conflict).contains("DEFINITION_CONFLICT") && conflict.stderr.contains("hint: "), "{conflict:?}");
+    // Standard input, too.
+    let from_input = stage.run_with_input(&["deploy", "-"], STUCK);
+    assert_eq!(from_input.code, 0, "{from_input:?}");
+}
+
+#[tokio::test]
+async fn a_bad_definition_is_refused_with_the_line_of_each_problem_and_does_not_keep_others_back() {
+    let stage = Stage::new(&[]).await;
+    let bad = stage.file("bad.yaml", &SUM.replace("steps:", "stepz:"));
+    let good = stage.file("good.yaml", SUM);
+    let checked = run(orbit(&["check", file_name(&bad), file_name(&good)]));
+    assert_eq!(checked.code, 1, "{checked:?}");
+    assert!(checked.stdout.contains("Sum 1.0.0 is valid"), "{checked:?}");
+    assert!(checked.stderr.contains("bad.yaml:5") && checked.stderr.contains("steps"), "{checked:?}");
+    assert_eq!(run(orbit(&["check", file_name(&good)])).code, 0);
+
+    let deployed = stage.run(&["deploy", file_name(&bad), file_name(&good), "-o", "ids"]);
+    assert_eq!((deployed.code, deployed.stdout.as_str()), (1, "Sum\n"), "{deployed:?}");
+    assert!(error(&deployed).contains("bad.yaml") && deployed.stderr.contains("bad.yaml:5"), "{deployed:?}");
+    let no_yaml = stage.file("no.yaml", "a: [");
+    assert_eq!(run(orbit(&["check", file_name(&no_yaml)])).code, 1);
+    assert_eq!(stage.run(&["deploy", file_name(&no_yaml)]).code, 1);
+}
+
+#[tokio::test]
+async fn an_execution_is_started_waited_for_and_shown() {
+    let stage = Stage::with_workflows().await;
+    let input = r#"{"a": 40, "b": 2}"#;
+    let ended = stage.run(&["start", "Sum", "--id", "s-1", "--input", input, "--wait", "-o", "json"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_eq!((&ended.json()["status"], &ended.json()["output"]), (&json!("completed"), &json!({"sum": 42})));
+    // The same start again starts nothing.
+    assert!(stage.run(&["start", "Sum", "--id", "s-1", "--input", input]).stdout.starts_with("already started s-1"));
+    let other = stage.run(&["start", "Sum", "--id", "s-1", "--input", r#"{"a": 1, "b": 1}"#]);
+    assert_eq!(other.code, 1);
+    assert!(error(&other).contains("EXECUTION_ID_CONFLICT"), "{other:?}");
+
+    let file = stage.file("input.json", input);
+    let by_file = stage.run(&["start", "Sum", "--input", &format!("@{}", file.display()), "-o", "ids"]);
+    let id = by_file.stdout.trim().to_owned();
+    assert_eq!(stage.run(&["executions", "wait", &id, "-o", "json"]).json()["output"], json!({"sum": 42}));
+    let by_stdin = stage.run_with_input(&["start", "Sum", "--input", "-", "--wait"], input);
+    assert!(by_stdin.stdout.contains("status:") && by_stdin.stdout.contains("{\"sum\":42}"), "{by_stdin:?}");
+    assert_eq!(stage.run(&["executions", "show", "s-1", "-o", "jsonl"]).json()["input"], json!({"a": 40, "b": 2}));
+}
+
+#[tokio::test]
+async fn histories_are_shown_whole_in_part_and_followed() {
+    let stage = Stage::with_workflows().await;
+    stage.run(&["start", "Sum", "--id", "s-1", "--input", r#"{"a": 1, "b": 2}"#, "--wait"]);
+    let whole = stage.run(&["executions", "history", "s-1", "-o", "json"]).json();
+    let events = whole["events"].as_array().expect("a list");
+    assert_eq!(events[0]["type"], "WorkflowCreated");
+    assert_eq!(events.last().expect("there are some")["type"], "WorkflowCompleted");
+    let lines = stage.run(&["executions", "history", "s-1", "-o", "jsonl", "--after", "1"]);
+    assert_eq!(lines.stdout.lines().count(), events.len() - 1);
+    let followed = stage.run(&["executions", "history", "s-1", "--follow"]);
+    assert_eq!((followed.code, followed.stdout.lines().count()), (0, events.len() + 1), "{followed:?}");
+    assert!(followed.stdout.lines().next().expect("a title").contains("EVENT"), "{followed:?}");
+    // What follows the end is nothing, and following it ends too.
+    let last = events.len().to_string();
+    let after = stage.run(&["executions", "history", "s-1", "--follow", "--after", &last, "-o", "ids"]);
+    assert_eq!((after.code, after.stdout.as_str()), (0, ""));
+
+    stage.start_stuck("t-1");
+    let follow = tokio::task::spawn_blocking({
+        let url = stage.server.url();
+        move || run(orbit(&["executions", "history", "t-1", "--follow", "--server", &url, "-o", "jsonl"]))
+    });
+    assert_eq!(stage.run(&["executions", "cancel", "t-1", "--reason", "enough"]).code, 0);
+    let followed = follow.await.expect("it ends");
+    assert!(followed.stdout.contains("\"reason\":\"enough\""), "{followed:?}");
+    assert!(followed.stdout.lines().last().expect("events").contains("WorkflowCancelled"), "{followed:?}");
+}
+
+#[tokio::test]
+async fn how_an_execution_ends_is_the_exit_code_of_a_wait() {
+    let stage = Stage::with_workflows().await;
+    let failed = stage.run(&["start", "Fails", "--id", "f-1", "--wait"]);
+    assert_eq!(failed.code, 5, "{failed:?}");
+    assert!(error(&failed).contains("f-1 ended as failed (QUEUE_TIMEOUT"), "{failed:?}");
+    assert!(failed.stderr.contains("hint: `orbit executions history f-1`"), "{failed:?}");
+    stage.start_stuck("t-1");
+    let waited = stage.run(&["executions", "wait", "t-1", "--timeout", "0.1"]);
+    assert_eq!(waited.code, 6, "{waited:?}");
+    assert!(error(&waited).contains("t-1 is still running"), "{waited:?}");
+    let cancelled = stage.run(&["executions", "cancel", "t-1", "-o", "json"]);
+    assert_eq!((cancelled.code, &cancelled.json()["execution_id"]), (0, &json!("t-1")), "{cancelled:?}");
+    assert_eq!(stage.run(&["executions", "wait", "t-1"]).code, 5);
+    let again = stage.run(&["executions", "cancel", "t-1"]);
+    assert_eq!(again.code, 1);
+    assert!(error(&again).contains("EXECUTION_FINISHED"), "{again:?}");
+}
+
+#[tokio::test]
+async fn executions_are_listed_by_what_they_are() {
+    let stage = Stage::with_workflows().await;
+    for id in ["t-1", "t-2", "t-3"] {
+        stage.start_stuck(id);
+    }
+    stage.run(&["start", "Sum", "--id", "s-1", "--input", r#"{"a": 1, "b": 2}"#, "--wait"]);
+    let ids = |more: &[&str]| {
+        let listed = stage.run(&[&["executions", "list", "-o", "ids"][..], more].concat());
+        assert_eq!(listed.code, 0, "{listed:?}");
+        listed.stdout.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&[]), ["s-1", "t-3", "t-2", "t-1"], "newest first");
+    assert_eq!(ids(&["--status", "completed"]), ["s-1"]);
+    assert_eq!(ids(&["--workflow", "Stuck", "--limit", "2"]), ["t-3", "t-2"]);
+    assert_eq!(ids(&["--label", "team=a", "--limit", "0"]), ["t-3", "t-2", "t-1"]);
+    assert_eq!(ids(&["--label", "team=b"]), Vec::<String>::new());
+    let table = stage.run(&["executions", "list"]).stdout;
+    assert!(table.starts_with("EXECUTION") && table.lines().count() == 5 && table.contains("team=a"), "{table}");
+    let page = stage.run(&["executions", "list", "--limit", "1", "-o", "json"]).json();
+    assert!(page["next_cursor"].is_string(), "{page}");
+    let refused = stage.run(&["executions", "list", "--status", "sleeping"]);
+    assert_eq!(refused.code, 1);
+    assert!(error(&refused).contains("running"), "it says which there are: {refused:?}");
+}
+
+#[tokio::test]
+async fn workflows_are_listed_and_shown() {
+    let stage = Stage::with_workflows().await;
+    let second = stage.file("second.yaml", &SUM.replace("version: 1.0.0", "version: 1.1.0"));
+    stage.run(&["deploy", file_name(&second)]);
+    let listed = stage.run(&["workflows", "list", "-o", "json"]).json();
+    let of_sum: Vec<(&Value, &Value)> = listed
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter(|one| one["name"] == "Sum")
+        .map(|one| (&one["version"], &one["latest"]))
+        .collect();
+    assert_eq!(of_sum.len(), 2);
+    assert!(of_sum.contains(&(&json!("1.1.0"), &json!(true))), "{of_sum:?}");
+    assert!(of_sum.contains(&(&json!("1.0.0"), &json!(false))), "{of_sum:?}");
+    assert!(stage.run(&["workflows", "list"]).stdout.contains("Adds two numbers"));
+    assert_eq!(stage.run(&["workflows", "show", "Sum", "-o", "json"]).json()["version"], "1.1.0");
+    let old = stage.run(&["workflows", "show", "Sum", "--version", "1.0.0"]);
+    assert!(old.stdout.contains("1.0.0") && old.stdout.contains("input.a + input.b"), "{old:?}");
+}
+
+#[tokio::test]
+async fn what_does_not_exist_is_not_found() {
+    let stage = Stage::with_workflows().await;
+    for (arguments, code) in [
+        (&["start", "Nothing"][..], "UNKNOWN_WORKFLOW"),
+        (&["start", "Sum", "--version", "9.9.9", "--input", r#"{"a": 1, "b": 2}"#], "UNKNOWN_WORKFLOW"),
+        (&["executions", "show", "x"], "UNKNOWN_EXECUTION"),
+        (&["executions", "history", "x"], "UNKNOWN_EXECUTION"),
+        (&["executions", "wait", "x"], "UNKNOWN_EXECUTION"),
+        (&["executions", "cancel", "x"], "UNKNOWN_EXECUTION"),
+        (&["workflows", "show", "x"], "UNKNOWN_WORKFLOW"),
+    ] {
+        let ended = stage.run(arguments);
+        assert_eq!(ended.code, 4, "{arguments:?}: {ended:?}");
+        assert!(error(&ended).contains(code) && ended.stderr.contains("hint: "), "{arguments:?}: {ended:?}");
+    }
+    assert_eq!(run(orbit(&["status", "--db", "/no/such/orbit.db"])).code, 4);
+}
+
+#[tokio::test]
+async fn credentials_are_asked_for() {
+    let stage = Stage::new(&["--token", "secret"]).await;
+    for token in ["", "wrong"] {
+        let refused = stage.run(&["executions", "list", "--token", token]);
+        assert_eq!(refused.code, 3, "{refused:?}");
+        assert!(refused.stderr.contains("hint: give the server's token with --token or ORBIT_TOKEN"), "{refused:?}");
+    }
+    assert_eq!(stage.run(&["executions", "list", "--token", "secret"]).code, 0);
+    assert_eq!(stage.run(&["status"]).code, 0, "health and readiness need none");
+    assert!(!stage.server.process.log().contains("secret"), "the token stays out of the log");
+}
+
+#[test]
+fn a_server_that_is_not_there_is_unreachable() {
+    let url = format!("http://{},http://{}", free_addr(), free_addr());
+    for arguments in [&["executions", "list"][..], &["status"], &["start", "W"], &["executions", "wait", "x"]] {
+        let ended = run(orbit(&[arguments, &["--server", &url]].concat()));
+        assert_eq!(ended.code, 7, "{ended:?}");
+        let both = url.split(',').all(|one| error(&ended).contains(one));
+        assert!(both && ended.stderr.contains("hint: is `orbit server` running there?"), "{ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_status_of_a_server_and_of_its_file_agree() {
+    let stage = Stage::with_workflows().await;
+    stage.start_stuck("t-1");
+    stage.run(&["start", "Sum", "--input", r#"{"a": 1, "b": 2}"#, "--wait"]);
+    let server = stage.run(&["status", "-o", "json"]).json();
+    assert_eq!((&server["ready"], &server["active_executions"]), (&json!(true), &json!(1)), "{server}");
+    assert_eq!(server["role"], "single");
+    let db = stage.folder.path().join("orbit.db");
+    let file = run(orbit(&["status", "-o", "json", "--db", file_name(&db)])).json();
+    assert_eq!(file["executions"], json!({"running": 1, "completed": 1}));
+    assert_eq!((&file["definitions"], &file["journal_mode"]), (&json!(3), &json!("wal")));
+    assert_eq!(file["holder"]["pid"], json!(stage.server.process.id()));
+    let people = run(orbit(&["status", "--db", file_name(&db)])).stdout;
+    assert!(people.contains("1 running, 1 completed") && people.contains("journal mode:"), "{people}");
+    let people = stage.run(&["status"]).stdout;
+    assert!(people.contains("ready:") && people.contains("yes"), "{people}");
+    let foreign = stage.file("foreign.db", "this is a text and no database at all");
+    let foreign = run(orbit(&["status", "--db", file_name(&foreign)]));
+    assert_eq!(foreign.code, 1);
+    assert!(error(&foreign).contains("is not an Orbit database"), "{foreign:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_are_listed_with_what_they_run() {
+    let stage = Stage::with_workflows().await;
+    assert_eq!(stage.run(&["workers", "list", "-o", "json"]).json(), json!([]));
+    let worker = orbit_sdk::Worker::builder().servers(stage.server.url()).worker_id("lister");
+    let worker = worker.task("nobody.does", "1", |_, input| async { Ok(input) }).build().unwrap();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let worker = tokio::spawn(worker.run(async move { drop(stopped.await) }));
+    // It runs what was stuck, so it has registered by then.
+    stage.start_stuck("t-1");
+    let waited = stage.run(&["executions", "wait", "t-1", "--timeout", "20"]);
+    assert_eq!(waited.code, 0, "{waited:?}");
+    let listed = stage.run(&["workers", "list", "-o", "json"]).json();
+    assert_eq!((&listed[0]["worker_id"], &listed[0]["runtime"]), (&json!("lister"), &json!("rust")));
+    assert_eq!(listed[0]["sessions"], json!(1), "{listed}");
+    assert!(stage.run(&["workers", "list"]).stdout.contains("nobody.does@1"));
+    drop(stop);
+    worker.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_throw_away_server_deploys_what_it_is_given_and_leaves_nothing_behind() {
+    let scratch = folder();
+    let definition = scratch.path().join("sum.yaml");
+    std::fs::write(&definition, SUM).unwrap();
+    let temporary = scratch.path().join("tmp");
+    std::fs::create_dir(&temporary).unwrap();
+    let mut command = orbit(&["dev", "--addr", "127.0.0.1:0", file_name(&definition)]);
+    command.env("TMPDIR", &temporary);
+    let mut server = Server::spawn_command(command, &scratch.path().join("log"));
+    server.ready().await;
+    let sum = server.client().with_patience(common::PATIENCE);
+    let begun = std::time::Instant::now();
+    while sum.workflow("Sum", None).await.is_err() {
+        assert!(begun.elapsed() < common::PATIENCE, "{}", server.process.log());
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    server.process.signal(rustix::process::Signal::TERM);
+    assert!(server.process.ended(common::PATIENCE).success(), "{}", server.process.log());
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
+
+    std::fs::write(&definition, ORDER_PROCESSING.replace("steps:", "stepz:")).unwrap();
+    let refused = run(orbit(&["dev", "--addr", "127.0.0.1:0", file_name(&definition)]));
+    assert_eq!(refused.code, 1, "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_reader_that_has_had_enough_is_no_error() {
+    let stage = Stage::with_workflows().await;
+    for id in ["t-1", "t-2"] {
+        stage.start_stuck(id);
+    }
+    let mut command = orbit(&["executions", "list", "--server", &stage.server.url()]);
+    let mut child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let log = stage.folder.path().join("none");
+    let stderr = child.stderr.take().unwrap();
+    let mut process = common::Process::adopt(child, log);
+    assert!(process.ended(common::PATIENCE).success());
+    assert_eq!(std::io::read_to_string(stderr).unwrap(), "");
+}
