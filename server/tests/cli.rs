@@ -250,6 +250,10 @@ async fn an_execution_is_started_waited_for_and_shown() {
     let by_stdin = stage.run_with_input(&["start", "Sum", "--input", "-", "--wait"], input);
     assert!(by_stdin.stdout.contains("status:") && by_stdin.stdout.contains("{\"sum\":42}"), "{by_stdin:?}");
     assert_eq!(stage.run(&["executions", "show", "s-1", "-o", "jsonl"]).json()["input"], json!({"a": 40, "b": 2}));
+
+    let refused = stage.run(&["start", "Sum", "--input", r#"{"a": 1}"#]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(error(&refused).contains("INPUT_INVALID"), "{refused:?}");
 }
 
 #[tokio::test]

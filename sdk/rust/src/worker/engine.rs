@@ -33,10 +33,6 @@ const ANSWER_DEADLINE: Duration = Duration::from_secs(15);
 /// How long the goodbye may take; a server that does not hear it notices by the session's time-out.
 const UNREGISTER_DEADLINE: Duration = Duration::from_secs(2);
 
-/// How long the next poll stays back after one that brought tasks: handlers that are quick get their results into it,
-/// and so one request less for each task.
-const LINGER: Duration = Duration::from_millis(2);
-
 /// What a worker is made of.
 pub(crate) struct Setup {
     pub transport: Arc<Transport>,
@@ -44,6 +40,9 @@ pub(crate) struct Setup {
     pub handlers: BTreeMap<Contract, Handler>,
     pub concurrency: usize,
     pub poll_wait: Duration,
+    /// How long the next poll stays back after one that brought tasks: handlers that are quick get their results into
+    /// it, and so one request less for each task.
+    pub linger: Duration,
     pub grace: Duration,
 }
 
@@ -122,10 +121,8 @@ pub(crate) struct Engine {
     poll: Lane,
     report: Lane,
     heartbeat: Lane,
-    /// See [`LINGER`].
+    /// No poll without results before: see [`Setup::linger`].
     linger_until: Option<Instant>,
-    /// Results go in reports alone: a poll that carried some was refused.
-    results_apart: bool,
     /// Set at a shutdown: when to stop waiting for handlers and answers.
     stop_by: Option<Instant>,
 }
@@ -144,7 +141,6 @@ impl Engine {
             report: Lane::new("report"),
             heartbeat: Lane::new("heartbeat"),
             linger_until: None,
-            results_apart: false,
             stop_by: None,
         }
     }
@@ -192,7 +188,7 @@ impl Engine {
         let free = self.free_slots();
         if self.stop_by.is_none() && free > 0 && self.poll.is_free() && self.linger_until.is_none() {
             let wait = self.setup.poll_wait;
-            let results = if self.results_apart { Vec::new() } else { self.desk.take_results() };
+            let results = self.desk.take_results();
             let mut body = json!({
                 "session_id": session, "max_tasks": free, "wait_ms": millis(wait), "holding": self.desk.holding(),
             });
@@ -273,7 +269,7 @@ impl Engine {
                 }
                 self.desk.cancel(&polled.cancel);
                 if !polled.tasks.is_empty() {
-                    self.linger_until = Some(Instant::now() + LINGER);
+                    self.linger_until = Some(Instant::now() + self.setup.linger);
                 }
                 for task in polled.tasks {
                     self.execute(task);
@@ -284,9 +280,7 @@ impl Engine {
                 if self.is_of_a_lost_session(&error, &self.poll.session.clone()) {
                     return;
                 }
-                if !sent.is_empty() && is_refusal(&error) {
-                    self.results_apart = true;
-                }
+                // Results that were refused with it go in a report next, which shows whether it was for them.
                 self.poll.failed(&error);
             }
         }
@@ -301,9 +295,6 @@ impl Engine {
                 } else {
                     self.poll.pause();
                     self.report.pause();
-                }
-                if !self.desk.has_results_to_send() {
-                    self.results_apart = false;
                 }
             }
             Err(error) => {
