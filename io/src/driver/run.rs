@@ -221,9 +221,9 @@ impl<N: Machine, B: Backend> Turn<N, B> {
                 self.backend.run(connection, call, transaction);
             }
             Effect::Respond { request, response } => {
-                // Without a waiting one: it has left, and the node is told so by the notice of it.
-                let Some(answer) = self.waiting.remove(&request) else { return };
-                if answer.send(response).is_err() {
+                // Whoever left before the answer was there loses it as well: it may carry tasks (protocols, 24).
+                let taken = self.waiting.remove(&request).is_some_and(|answer| answer.send(response).is_ok());
+                if !taken {
                     self.next.push_back(Input::AnswerLost(request));
                 }
             }
@@ -294,6 +294,23 @@ mod tests {
         (handle, task, seen, closed)
     }
 
+    /// Longer than any of this takes, so that a loop that has stopped fails its test.
+    const LONG: Duration = Duration::from_secs(20);
+
+    async fn ended(task: DriverTask) -> u8 {
+        tokio::time::timeout(LONG, task.exited()).await.expect("the loop ends")
+    }
+
+    /// The node has been given the start and one request: whoever leaves now leaves after it.
+    async fn two_inputs(seen: &Seen) {
+        let both = async {
+            while seen.lock().unwrap().len() < 2 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(LONG, both).await.expect("the request comes to the node");
+    }
+
     fn healthy() -> Response {
         Response::ok(Reply::Probe { ok: true })
     }
@@ -314,7 +331,7 @@ mod tests {
         });
         assert_eq!(handle.submit(Request::Livez).unwrap().await, Ok(healthy()));
         handle.stop();
-        assert_eq!(task.exited().await, 7);
+        assert_eq!(ended(task).await, 7);
         assert_eq!(*closed.lock().unwrap(), ["closed"]);
         let seen = seen.lock().unwrap();
         assert!(
@@ -334,7 +351,7 @@ mod tests {
             Input::Store { .. } => effects.push_back(Effect::Exit { status: 0 }),
             _ => {}
         });
-        assert_eq!(task.exited().await, 0);
+        assert_eq!(ended(task).await, 0);
         let done = Input::Store { call: CallId(41), reply: outcome::Reply::Done(Verdict::SaveWorker) };
         assert_eq!(*seen.lock().unwrap(), [Input::Start, done]);
         assert_eq!(handle.submit(Request::Livez).unwrap_err(), crate::driver::Unavailable::Stopped);
@@ -349,13 +366,26 @@ mod tests {
         });
         let pending = handle.submit(Request::Livez).unwrap();
         let id = pending.id();
-        // The node has the request before its asker leaves: else it would be passed over.
-        while seen.lock().unwrap().len() < 2 {
-            tokio::task::yield_now().await;
-        }
+        two_inputs(&seen).await;
         drop(pending);
-        assert_eq!(task.exited().await, 0);
+        assert_eq!(ended(task).await, 0);
         assert_eq!(seen.lock().unwrap()[2..], [Input::RequestGone(id)]);
+    }
+
+    #[tokio::test]
+    async fn a_request_whose_asker_left_while_it_waited_its_turn_is_never_begun() {
+        let (handle, task, seen, _) = begin(|input, effects, _| {
+            if let Input::Request { request: Request::Readyz, .. } = input {
+                effects.push_back(Effect::Exit { status: 0 });
+            }
+        });
+        // The loop has not run yet: this test's runtime has one thread, and it is here.
+        drop(handle.submit(Request::Livez).unwrap());
+        let _second = handle.submit(Request::Readyz).unwrap();
+        assert_eq!(ended(task).await, 0);
+        let seen = seen.lock().unwrap();
+        let begun = seen.iter().filter(|input| matches!(input, Input::Request { .. })).count();
+        assert_eq!(begun, 1, "{seen:?}");
     }
 
     #[tokio::test]
@@ -367,12 +397,10 @@ mod tests {
         });
         let pending = handle.submit(Request::Livez).unwrap();
         let id = pending.id();
-        while seen.lock().unwrap().len() < 2 {
-            tokio::task::yield_now().await;
-        }
+        two_inputs(&seen).await;
         // The answer is in the channel and was never read.
         drop(pending);
-        assert_eq!(task.exited().await, 0);
+        assert_eq!(ended(task).await, 0);
         assert_eq!(seen.lock().unwrap()[2..], [Input::AnswerLost(id)]);
     }
 
@@ -396,14 +424,27 @@ mod tests {
         // Without a `Pending`, nobody says that the asker left: only the closed channel does.
         let (answer, answered) = oneshot::channel();
         handle.send_raw(Message::Request { id: RequestId(900), request: Request::Livez, answer });
-        while seen.lock().unwrap().len() < 2 {
-            tokio::task::yield_now().await;
-        }
+        two_inputs(&seen).await;
         drop(answered);
         handle.stop();
-        assert_eq!(task.exited().await, 0);
+        assert_eq!(ended(task).await, 0);
         let seen = seen.lock().unwrap();
         assert_eq!(seen[2..4], [Input::Stop, Input::AnswerLost(RequestId(900))]);
+    }
+
+    #[tokio::test]
+    async fn an_answer_to_one_who_has_left_is_reported_lost() {
+        let (handle, task, seen, _) = begin(|input, effects, _| match input {
+            Input::RequestGone(id) => effects.push_back(Effect::Respond { request: *id, response: healthy() }),
+            Input::AnswerLost(_) => effects.push_back(Effect::Exit { status: 0 }),
+            _ => {}
+        });
+        let pending = handle.submit(Request::Livez).unwrap();
+        let id = pending.id();
+        two_inputs(&seen).await;
+        drop(pending);
+        assert_eq!(ended(task).await, 0);
+        assert_eq!(seen.lock().unwrap()[2..], [Input::RequestGone(id), Input::AnswerLost(id)]);
     }
 
     #[tokio::test]
@@ -415,7 +456,7 @@ mod tests {
             Input::Wake => effects.push_back(Effect::Exit { status: 0 }),
             _ => {}
         });
-        assert_eq!(task.exited().await, 0);
+        assert_eq!(ended(task).await, 0);
         assert_eq!(*seen.lock().unwrap(), [Input::Start, Input::Wake]);
     }
 
@@ -429,13 +470,16 @@ mod tests {
             Input::Wake => effects.push_back(Effect::Exit { status: 3 }),
             _ => {}
         });
-        // Ends only because the node exits, which it does only when it is woken.
-        while let Ok(pending) = handle.submit(Request::Livez) {
-            if pending.await.is_err() {
-                break;
+        let asking = async {
+            while let Ok(pending) = handle.submit(Request::Livez) {
+                if pending.await.is_err() {
+                    break;
+                }
             }
-        }
-        assert_eq!(task.exited().await, 3);
+        };
+        // Ends only because the node exits, which it does only when it is woken.
+        tokio::time::timeout(LONG, asking).await.expect("the deadline is kept");
+        assert_eq!(ended(task).await, 3);
     }
 
     #[tokio::test]
@@ -449,7 +493,7 @@ mod tests {
         let waiting: Vec<_> = (0..4).map(|_| handle.submit(Request::Livez).unwrap()).collect();
         assert_eq!(handle.submit(Request::Livez).unwrap_err(), crate::driver::Unavailable::Overloaded);
         handle.stop();
-        assert_eq!(task.exited().await, 101);
+        assert_eq!(ended(task).await, 101);
         for pending in waiting {
             assert_eq!(pending.await, Err(crate::driver::Unavailable::Stopped));
         }
