@@ -3,10 +3,8 @@
 //! An order is six sequential tasks; clients start an order each and wait for it. Absolute figures say as much about the
 //! machine as about Orbit: compare figures of one run, or of runs beside each other.
 
-#[path = "../../../sdk/rust/examples/order_worker/tasks.rs"]
-mod tasks;
-
 use super::dev::temporary_folder;
+use super::order_tasks as tasks;
 use crate::cli::BenchArgs;
 use crate::failure::Failure;
 use crate::output::{Form, Table, print};

@@ -1,10 +1,8 @@
 //! `orbit demo`: everything that there is, in one process and over real HTTP.
 
-#[path = "../../../sdk/rust/examples/order_worker/tasks.rs"]
-mod tasks;
-
 use super::dev::{reachable, temporary_folder};
 use super::history::{Lines, Reader};
+use super::order_tasks as tasks;
 use super::server::ended;
 use crate::cli::DemoArgs;
 use crate::config::{LogSettings, Options, Settings};

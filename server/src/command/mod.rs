@@ -9,6 +9,9 @@ mod document;
 mod executions;
 mod history;
 mod input;
+/// The tasks of the order example, which its worker, the demo and the benchmark share.
+#[path = "../../../sdk/rust/examples/order_worker/tasks.rs"]
+mod order_tasks;
 mod server;
 mod start;
 mod status;
