@@ -1,11 +1,15 @@
 //! Seeded worlds: every check holds in every one of them, and every rare event happened in some.
 //!
 //! `SIM_SEED=n` runs one seed, `SIM_SEEDS=a..b` (half open) others than the usual ones, `SIM_SECONDS=s` begins none
-//! after so long, `SIM_SHARD=i/n` takes every nth of them.
+//! after so long, `SIM_SHARD=i/n` takes every nth of them; `SIM_ARTIFACTS=dir` gets the traces of the first failures.
 
+use orbit_sim::mutant::Planted;
+use orbit_sim::plan::Plan;
 use orbit_sim::report::reproduce;
-use orbit_sim::run::{Ensemble, Explored, Shard};
+use orbit_sim::run::{Ensemble, Explored, Shard, run};
 use std::env;
+use std::fs::File;
+use std::io::BufWriter;
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -44,11 +48,24 @@ fn explored() -> &'static Explored {
     EXPLORED.get_or_init(|| ensemble().explore(&|_, _| {}).expect("nothing is changed"))
 }
 
+/// Writes the traces of the first failures to where somebody can look at them.
+fn keep_traces(explored: &Explored) {
+    let Some(dir) = variable("SIM_ARTIFACTS") else { return };
+    std::fs::create_dir_all(&dir).expect("SIM_ARTIFACTS can be made");
+    for (seed, _) in explored.failures.iter().take(3) {
+        let path = format!("{dir}/seed-{seed}.jsonl");
+        let file = BufWriter::new(File::create(&path).expect("SIM_ARTIFACTS can be written"));
+        run(&Plan::draw(*seed), Planted(None), Some(Box::new(file)));
+        println!("the trace of seed {seed} is in {path}");
+    }
+}
+
 #[test]
 fn every_check_holds_for_every_seed() {
     let explored = explored();
     assert!(explored.runs > 0, "no seed was run");
     println!("{} runs, {} executions, {} lines", explored.runs, explored.executions, explored.lines);
+    keep_traces(explored);
     let lines: Vec<String> = explored
         .failures
         .iter()
