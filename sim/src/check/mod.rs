@@ -9,6 +9,7 @@
 //! * [`promise`]: what is acknowledged is durable, what is refused is absent.
 //! * [`read`]: nothing is shown that is not committed, and nothing older than what was shown before.
 //! * [`log`]: no line of level ERROR that no injected fault explains.
+//! * [`patience`]: long polls and waits end early only with something to say, and do end.
 //! * [`pace`]: nothing spins, whatever fails.
 //! * [`liveness`]: once the world is healed, everything comes to its end, or there is a reason to read.
 
@@ -18,6 +19,7 @@ pub mod history;
 pub mod liveness;
 pub mod log;
 pub mod pace;
+pub mod patience;
 pub mod promise;
 pub mod read;
 pub mod replay;
@@ -63,6 +65,8 @@ pub struct Answer<'a> {
     pub store: &'a ModelStore,
     /// Whether the server that answers is the one that may write.
     pub current: bool,
+    /// Whether it has been told to stop.
+    pub stopping: bool,
     /// Whether the answer is handed to the network, or dropped since nobody waits.
     pub on_the_wire: bool,
     pub now: Time,
@@ -77,6 +81,7 @@ impl Checks {
 
     /// Before every answer leaves.
     pub fn on_answer(&mut self, answer: &Answer<'_>, book: &mut Book, marks: &mut Coverage) -> Checked {
+        patience::on_answer(answer)?;
         self.delivery.on_answer(answer, &self.history, marks)?;
         self.promise.on_answer(answer, &self.history, book, marks)?;
         self.read.on_answer(answer, &self.history, marks)

@@ -3,7 +3,7 @@
 use super::event::{Event, ProcessEvent};
 use super::server::Pid;
 use super::{World, clock::Time};
-use crate::check::{Answer, read};
+use crate::check::{Answer, patience, read};
 use crate::coverage::Mark;
 use crate::rng::Ratio;
 use orbit_core::api::{Request, Response};
@@ -12,6 +12,9 @@ use orbit_core::node::{Input, RequestId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+
+/// So long after the healing everything is answered in time.
+const CALM_MS: u64 = 10_000;
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -27,6 +30,8 @@ pub struct Exchange {
     pub actor: Actor,
     pub request: Rc<Request>,
     pub sent: Time,
+    /// When it reached the server.
+    pub arrived: Time,
     /// What had been shown of the execution that it names when it arrived: no answer may be older.
     pub floor: Seq,
     /// The server that it was sent to.
@@ -81,6 +86,7 @@ impl World {
             actor,
             request: Rc::new(request),
             sent: self.now,
+            arrived: self.now,
             floor: Seq(0),
             process,
             waits: true,
@@ -103,6 +109,7 @@ impl World {
     pub(super) fn arrives(&mut self, pid: Pid, id: RequestId) {
         let Some(exchange) = self.network.exchanges.get_mut(&id) else { return };
         exchange.pending = true;
+        exchange.arrived = self.now;
         exchange.floor = read::named(&exchange.request).map_or(Seq(0), |e| self.checks.read.shown(e));
         let request = Request::clone(&exchange.request);
         self.give(pid, Input::Request { id, request });
@@ -121,6 +128,12 @@ impl World {
         let (actor, pending, answered, process) =
             (exchange.actor, exchange.pending, exchange.answered, exchange.process);
         let session = session_of(&exchange.request);
+        let calm = self.healed && exchange.sent > self.healed_at.plus_ms(CALM_MS);
+        if heard == Heard::Nothing && pending && calm {
+            let violation = patience::on_silence(exchange);
+            self.fails(violation);
+            return;
+        }
         if !pending {
             // An answer that is still on the wire finds nobody.
             if !answered || matches!(heard, Heard::Response(_)) {
@@ -155,6 +168,7 @@ impl World {
             response: &response,
             store: &self.store,
             current: self.processes.get(&pid).is_some_and(|p| p.fence == Some(self.store.fence())),
+            stopping: self.processes.get(&pid).is_some_and(|p| p.stopping),
             on_the_wire: waits,
             now: self.now,
         };
