@@ -69,7 +69,10 @@ marks! {
     ExecutionFailed = "execution failed",
     ExecutionCancelled = "execution cancelled",
     ExecutionCompleted = "execution completed",
-    LimitReached = "history reached its bound",
+    HistoryFull = "history reached its bound",
+    PayloadTooLarge = "payload reached its bound",
+    InputRefused = "start refused for its input",
+    OutputRefused = "output refused by its schema",
     WaitEnded = "wait answered with the end",
 }
 

@@ -18,6 +18,7 @@ pub mod plan;
 pub mod report;
 pub mod rng;
 pub mod run;
+pub mod schema;
 pub mod store;
 pub mod workload;
 pub mod world;

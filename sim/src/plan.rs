@@ -44,6 +44,7 @@ pub struct ServerPlan {
     pub max_active: u64,
     pub max_history: u64,
     pub max_queued: u64,
+    pub max_payload: u64,
     pub max_append_groups: usize,
     pub max_append_bytes: usize,
     /// How fast the process's monotonic clock runs, in parts per million off the true time.
@@ -105,6 +106,8 @@ pub struct Habits {
     pub cancel: Ratio,
     /// A start names its own id.
     pub own_id: Ratio,
+    /// A start with an input that lacks something.
+    pub bad_input: Ratio,
     /// A start repeats an earlier one.
     pub repeat_start: Ratio,
     /// A client stops waiting for an answer early.
@@ -187,6 +190,7 @@ impl Plan {
                 max_active: *d.pick(&[2, 5, 100_000, 100_000]),
                 max_history: *d.pick(&[20, 50_000, 50_000, 50_000, 50_000]),
                 max_queued: *d.pick(&[1, 3, 10_000, 10_000, 10_000, 10_000]),
+                max_payload: *d.pick(&[45, 45, 1 << 20, 1 << 20, 1 << 20, 1 << 20]),
                 max_append_groups: *d.pick(&[1, 2, 4, 256]),
                 max_append_bytes: *d.pick(&[600, 4_000, 1 << 20]),
                 drift_ppm: *d.pick(&[[0, 0], [0, 100], [0, 500]]),
@@ -220,6 +224,7 @@ impl Plan {
                 cancel: ratio(&mut d, &[20, 8]),
                 own_id: Ratio::new(4, 5),
                 repeat_start: ratio(&mut d, &[10, 4]),
+                bad_input: ratio(&mut d, &[20, 5]),
                 impatient: ratio(&mut d, &[20, 6]),
             },
             faults: Faults {

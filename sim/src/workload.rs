@@ -27,6 +27,11 @@ pub fn input(dice: &mut Dice) -> Json {
     Arc::new(json!({"n": n, "flag": flag, "pause": pause}))
 }
 
+/// An input that lacks something, which those with a schema refuse.
+pub fn bad_input(dice: &mut Dice) -> Json {
+    Arc::new(json!({"n": dice.below(10), "pause": 10}))
+}
+
 /// Labels for some starts.
 pub fn labels(dice: &mut Dice) -> Labels {
     let some = dice.chance(Ratio::new(1, 4));
@@ -46,6 +51,16 @@ fn definition(dice: &mut Dice, number: u32) -> Value {
     let mut document = Map::new();
     document.insert("name".into(), json!(format!("Sim{number}")));
     document.insert("version".into(), json!("1.0.0"));
+    if dice.chance(Ratio::new(1, 2)) {
+        let properties = json!({"n": {"type": "number"}, "flag": {"type": "boolean"}});
+        let schema = json!({"type": "object", "required": ["n", "flag", "pause"], "properties": properties});
+        document.insert("input".into(), schema);
+    }
+    if dice.chance(Ratio::new(1, 3)) {
+        // What a skipped or sleeping last step gives does not match.
+        let last = json!({"type": "object", "required": ["v"]});
+        document.insert("output".into(), json!({"type": "object", "properties": {"last": last}}));
+    }
     document.insert("steps".into(), Value::Array(steps));
     if dice.chance(Ratio::new(3, 4)) {
         let last = count - 1;

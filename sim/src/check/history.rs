@@ -5,6 +5,7 @@
 
 use super::{Checked, Committed, Violation, ensure};
 use crate::coverage::{Coverage, Mark};
+use crate::schema;
 use crate::store::{Change, ModelStore};
 use orbit_core::api::request::TaskOutcome;
 use orbit_core::definition::{Definition, StepKind};
@@ -251,7 +252,11 @@ impl Tracked {
     fn on_kind(&mut self, at: &str, recorded: &Recorded, committed: &Committed<'_>, marks: &mut Coverage) -> Checked {
         match &recorded.event {
             Event::WorkflowCreated { .. } | Event::WorkflowStarted => {}
-            Event::LimitReached { .. } | Event::ContractViolated { .. } => marks.hit(Mark::LimitReached),
+            Event::LimitReached { limit, .. } => marks.hit(match limit.as_str() {
+                "max_payload_bytes" => Mark::PayloadTooLarge,
+                _ => Mark::HistoryFull,
+            }),
+            Event::ContractViolated { .. } => marks.hit(Mark::OutputRefused),
             Event::StepScheduled { step, attempt, input, idempotency_key, redelivery } => {
                 self.may_begin(at, step)?;
                 if *redelivery {
@@ -360,7 +365,13 @@ impl Tracked {
                     marks.hit(Mark::CancelInFlight);
                 }
             }
-            Event::WorkflowCompleted { .. } => {
+            Event::WorkflowCompleted { output } => {
+                if let Some(Err(wrong)) = self.definition.output_schema.as_ref().map(|s| schema::matches(s, output)) {
+                    return Err(Violation::safety(
+                        CHECK,
+                        format!("{at}: completed with an output that its schema forbids: {wrong:?}"),
+                    ));
+                }
                 for step in &self.definition.steps {
                     let settled = self.settled.contains(step.id.as_str());
                     ensure!(settled, CHECK, "{at}: completed, though {} has not ended", step.id);

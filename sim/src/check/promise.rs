@@ -3,6 +3,7 @@
 use super::history::HistoryCheck;
 use super::{Answer, Checked, Violation, ensure};
 use crate::coverage::{Coverage, Mark};
+use crate::schema;
 use crate::store::ModelStore;
 use crate::world::book::Book;
 use orbit_core::api::request::Start;
@@ -83,6 +84,12 @@ impl PromiseCheck {
         let Event::WorkflowCreated { workflow, input, labels, .. } = &tracked.events[0].event else {
             unreachable!("checked when it was recorded")
         };
+        if let Some(Err(wrong)) = tracked.definition.input_schema.as_ref().map(|s| schema::matches(s, input)) {
+            return Err(Violation::safety(
+                CHECK,
+                format!("{id} was started with an input that its schema forbids: {wrong:?}"),
+            ));
+        }
         let same = *workflow == start.workflow && *input == start.input;
         ensure!(same, CHECK, "{id} is acknowledged with {workflow} and {input}, which is not what was asked for");
         if started.created {
@@ -121,6 +128,7 @@ fn mark_error(code: ErrorCode, marks: &mut Coverage) {
         ErrorCode::OutcomeUnknown => marks.hit(Mark::OutcomeUnknown),
         ErrorCode::UnknownSession => marks.hit(Mark::SessionUnknown),
         ErrorCode::ResourceExhausted => marks.hit(Mark::StartRefused),
+        ErrorCode::InputInvalid => marks.hit(Mark::InputRefused),
         _ => {}
     }
 }

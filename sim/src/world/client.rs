@@ -137,7 +137,7 @@ impl World {
             workflow: definition.name.clone(),
             version: dice.chance(Ratio::new(1, 3)).then(|| definition.version.clone()),
             execution_id: own_id.then(|| ExecutionId::new(format!("order-{number}"))),
-            input: workload::input(dice),
+            input: if dice.chance(habits.bad_input) { workload::bad_input(dice) } else { workload::input(dice) },
             labels: workload::labels(dice),
         })
     }

@@ -8,12 +8,14 @@ use crate::check::{Violation, log};
 use crate::coverage::Mark;
 use crate::mutant::Planted;
 use crate::rng::Ratio;
+use crate::schema::SmallSchema;
 use orbit_core::id::NodeId;
 use orbit_core::node::{Effect, Input, Limits, LogEvent, Node, NodeConfig};
 use orbit_core::store::append::Fence;
 use orbit_core::time::Mono;
 use serde::Serialize;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// More effects of one input than this mean that they never end.
@@ -77,6 +79,7 @@ impl World {
         let entropy = self.dice.entropy.bytes();
         let now = self.host.now(&clock, self.now);
         let node = Node::with_mutants(self.config(pid), entropy, now, self.planted);
+        let node = node.with_schemas(Arc::new(SmallSchema));
         let process = Process {
             node,
             clock,
@@ -112,10 +115,10 @@ impl World {
                 max_active_executions: plan.max_active,
                 max_history_events: plan.max_history,
                 max_queued_requests: plan.max_queued,
+                max_payload_bytes: plan.max_payload,
                 max_resident_executions: plan.max_resident,
                 max_append_groups: plan.max_append_groups,
                 max_append_bytes: plan.max_append_bytes,
-                ..Limits::default()
             },
             ..NodeConfig::new(NodeId::new("sim"))
         }
