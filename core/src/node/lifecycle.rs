@@ -63,6 +63,11 @@ impl<M: Mutants> Node<M> {
         matches!(self.phase, Phase::Serving { .. } | Phase::Stopping { .. })
     }
 
+    /// Whether it reads what it must know before it serves.
+    pub(super) fn is_recovering(&self) -> bool {
+        matches!(self.phase, Phase::Recovering { .. })
+    }
+
     /// Whether requests are taken in.
     pub(super) fn takes_requests(&self) -> bool {
         matches!(self.phase, Phase::Serving { .. })

@@ -277,6 +277,10 @@ impl<M: Mutants> Node<M> {
 
     /// What can go on now: loads, the next batch, claims, and the stop once all is done.
     fn go_on(&mut self) {
+        if self.is_recovering() && self.resume.is_none() {
+            // What could not be read is read again.
+            self.send_loads();
+        }
         if self.is_serving() && self.resume.is_none() {
             self.scan_due();
             self.send_loads();
