@@ -44,7 +44,7 @@ pub enum Command {
     Check(CheckArgs),
     /// Start an execution.
     Start(StartArgs),
-    /// List, show, follow and cancel executions.
+    /// List, show, follow, replay and cancel executions.
     #[command(subcommand)]
     Executions(ExecutionsCommand),
     /// List and show deployed workflows.
@@ -190,6 +190,8 @@ pub enum ExecutionsCommand {
     Show(ExecutionArgs),
     /// Show an execution's history.
     History(HistoryArgs),
+    /// Run a history through today's decisions, and show where they part.
+    Replay(ReplayArgs),
     /// Wait for the end of an execution, and show it.
     Wait(WaitArgs),
     /// Ask for the end of an execution.
@@ -242,6 +244,24 @@ pub struct HistoryArgs {
     /// Go on showing events until the execution ends.
     #[arg(long, short)]
     pub follow: bool,
+    #[command(flatten)]
+    pub remote: Remote,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `orbit executions replay`
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// The execution's id, or a file of its events: as `history -o jsonl` prints them, `-` for standard input.
+    #[arg(value_name = "ID|FILE")]
+    pub history: String,
+    /// The definition that it was started with, in YAML or (`.json`) JSON [default: the server is asked].
+    #[arg(long, value_name = "FILE")]
+    pub definition: Option<PathBuf>,
+    /// The id of the execution in the file [default: the one that its tokens and keys name].
+    #[arg(long)]
+    pub id: Option<String>,
     #[command(flatten)]
     pub remote: Remote,
     #[command(flatten)]

@@ -20,7 +20,7 @@ prints results takes `-o`.
 | Code | Meaning |
 |---|---|
 | 0 | done |
-| 1 | failure: a refused request, a second server on one database, a definition that is not valid |
+| 1 | failure: a refused request, a second server on one database, a definition that is not valid, a history that does not replay |
 | 2 | the command line, the configuration or a file that it names is wrong |
 | 3 | the credentials are missing or wrong |
 | 4 | what was asked for does not exist |

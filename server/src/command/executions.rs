@@ -1,6 +1,6 @@
 //! `orbit executions …`
 
-use super::{client, history};
+use super::{client, history, replay};
 use crate::cli::{CancelArgs, ExecutionArgs, ExecutionsCommand, ListArgs, WaitArgs};
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Form, Table};
@@ -17,6 +17,7 @@ pub async fn run(command: ExecutionsCommand) -> Result<(), Failure> {
         ExecutionsCommand::List(arguments) => list(arguments).await,
         ExecutionsCommand::Show(arguments) => show(arguments).await,
         ExecutionsCommand::History(arguments) => history::run(arguments).await,
+        ExecutionsCommand::Replay(arguments) => replay::run(arguments).await,
         ExecutionsCommand::Wait(arguments) => wait_for(arguments).await,
         ExecutionsCommand::Cancel(arguments) => cancel(arguments).await,
     }

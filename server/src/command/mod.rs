@@ -12,6 +12,7 @@ mod input;
 /// The tasks of the order example, which its worker, the demo and the benchmark share.
 #[path = "../../../sdk/rust/examples/order_worker/tasks.rs"]
 mod order_tasks;
+mod replay;
 mod server;
 mod start;
 mod status;
