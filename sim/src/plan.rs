@@ -193,7 +193,7 @@ impl Plan {
                 max_payload: *d.pick(&[45, 45, 1 << 20, 1 << 20, 1 << 20, 1 << 20]),
                 max_append_groups: *d.pick(&[1, 2, 4, 256]),
                 max_append_bytes: *d.pick(&[600, 4_000, 1 << 20]),
-                drift_ppm: *d.pick(&[[0, 0], [0, 100], [0, 500]]),
+                drift_ppm: *d.pick(&[[0, 0], [0, 50], [0, 200]]),
             },
             network: NetworkPlan {
                 latency_us: if slow_network { [1_000, 200_000] } else { [50, 2_000] },

@@ -3,7 +3,8 @@
 //!
 //! A sample says that the database's clock showed `read` at some moment between `sent` and `received` of the node's own
 //! monotonic clock. So the offset between the two clocks lies between `read - received` and `read - sent`; the estimate
-//! is the lower bound, so that a timer fires when even that is past it.
+//! is the lower bound, so that a timer fires when even that is past it. A bound that is kept ages: the node's own clock
+//! may run a little fast.
 //!
 //! Steps: the clock follows a step back at once, and a step forward of up to 5 s at once. A larger step forward counts
 //! only after 10 s of samples that agree with it, since what fires because of it cannot be taken back.
@@ -17,15 +18,17 @@ const BELIEVED_AT_ONCE_MS: i64 = 5_000;
 const AGREEING_FOR: Duration = Duration::from_secs(10);
 /// Samples that differ by less agree with each other.
 const AGREEMENT_MS: i64 = 1_000;
+/// By how much a node's clock may run faster than the database's: a two-thousandth, several times what hosts do.
+const DRIFT: i64 = 2_000;
 /// A difference below this is no step but the noise of round trips and the drift of clocks.
 const STEP_MS: i64 = 250;
 
 /// A node's estimate of the database's clock.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterClock {
-    /// Cluster time minus monotonic time, in milliseconds: the lower bound.
-    offset_ms: Option<i64>,
-    /// A large step forward that is not believed yet: its offset, and since when it has been seen.
+    /// Cluster time minus monotonic time, in microseconds: the lower bound, and when it was taken.
+    bound: Option<(i64, Mono)>,
+    /// A large step forward that is not believed yet: its offset in microseconds, and since when it has been seen.
     doubted: Option<(i64, Mono)>,
 }
 
@@ -43,21 +46,25 @@ pub enum Observed {
 impl ClusterClock {
     /// Takes a sample in.
     pub fn observe(&mut self, sent: Mono, received: Mono, read: ClusterMs) -> Observed {
-        let low = read.0.saturating_sub(millis_up(received));
-        let high = read.0.saturating_sub(millis_up(sent));
-        let Some(offset) = self.offset_ms else {
-            self.offset_ms = Some(low);
+        // What is read is rounded down to a millisecond.
+        let read = read.0.saturating_mul(1000);
+        let low = read.saturating_sub(micros(received));
+        let high = read.saturating_add(1000).saturating_sub(micros(sent));
+        let Some((offset, taken)) = self.bound else {
+            self.bound = Some((low, received));
             return Observed::Smooth;
         };
         // The old estimate is inside what this sample allows: keep the better (later) lower bound.
-        if (low..=high).contains(&offset) {
+        let aged = offset.saturating_sub(micros(Mono(received.0.saturating_sub(taken.0))) / DRIFT + 1);
+        if (low..=high).contains(&aged) {
+            self.bound = Some((aged, received));
             self.doubted = None;
             return Observed::Smooth;
         }
-        let by_ms = low - offset;
+        let by_ms = (low - offset) / 1000;
         if by_ms > BELIEVED_AT_ONCE_MS {
             match self.doubted {
-                Some((doubted, since)) if (low - doubted).abs() <= AGREEMENT_MS => {
+                Some((doubted, since)) if (low - doubted).abs() <= AGREEMENT_MS * 1000 => {
                     if received.since(since) < AGREEING_FOR {
                         return Observed::Doubted { by_ms };
                     }
@@ -69,29 +76,24 @@ impl ClusterClock {
             }
         }
         self.doubted = None;
-        self.offset_ms = Some(low);
+        self.bound = Some((low, received));
         if by_ms.abs() >= STEP_MS { Observed::Stepped { by_ms } } else { Observed::Smooth }
     }
 
     /// Cluster time now: the database's clock shows at least this. Zero before the first sample.
     pub fn now(&self, mono: Mono) -> ClusterMs {
-        ClusterMs(self.offset_ms.map_or(0, |offset| offset.saturating_add(millis(mono))))
+        ClusterMs(self.bound.map_or(0, |(offset, _)| offset.saturating_add(micros(mono)).div_euclid(1000)))
     }
 
     /// When [`ClusterClock::now`] will reach `time`, if the clock does not step.
     pub fn when(&self, time: ClusterMs) -> Mono {
-        let millis = time.0.saturating_sub(self.offset_ms.unwrap_or(0));
-        Mono(u64::try_from(millis).unwrap_or(0).saturating_mul(1000))
+        let micros = time.0.saturating_mul(1000).saturating_sub(self.bound.map_or(0, |(offset, _)| offset));
+        Mono(u64::try_from(micros).unwrap_or(0))
     }
 }
 
-fn millis(mono: Mono) -> i64 {
-    i64::try_from(mono.0 / 1000).unwrap_or(i64::MAX)
-}
-
-/// Rounded up, so that an offset made of it is a lower bound.
-fn millis_up(mono: Mono) -> i64 {
-    i64::try_from(mono.0.div_ceil(1000)).unwrap_or(i64::MAX)
+fn micros(mono: Mono) -> i64 {
+    i64::try_from(mono.0).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -109,6 +111,19 @@ mod tests {
         assert_eq!(clock.now(at(140)), ClusterMs(1_000_120));
         assert_eq!(clock.now(at(240)), ClusterMs(1_000_220));
         assert_eq!(clock.when(ClusterMs(1_000_220)), at(240));
+    }
+
+    #[test]
+    fn a_nodes_clock_that_runs_fast_does_not_carry_the_estimate_ahead_of_the_database() {
+        let mut clock = ClusterClock::default();
+        // 400 parts per million fast, and round trips so wide that they contradict no old estimate.
+        for second in 0..600_u64 {
+            let fast = |micros: u64| Mono(micros + micros * 400 / 1_000_000);
+            let read = second * 1_000_000;
+            clock.observe(fast(read), fast(read + 200_000), ClusterMs(read as i64 / 1000));
+            let later = read + 999_000;
+            assert!(clock.now(fast(later)) <= ClusterMs(later as i64 / 1000 + 1), "second {second}");
+        }
     }
 
     #[test]
