@@ -6,7 +6,7 @@ use crate::api::request::Contract;
 use crate::id::{CallKey, ContractVersion, SessionId, TaskName};
 use crate::mutant::Mutants;
 use crate::store::outcome::Failure;
-use crate::store::statement::{ClaimTasks, ClaimWant};
+use crate::store::statement::{ClaimTasks, ClaimWant, ClaimedTask};
 use crate::store::transaction::{Transaction, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,13 +16,27 @@ use uuid::Uuid;
 const MAX_PER_POLL: u32 = 64;
 
 /// What is known of the queue without reading it.
+///
+/// Rows are counted when the append that queued them is done. The count may be too high (a row went with its execution,
+/// or was claimed before its append's reply was seen); a claim that finds less than it asked for sets that right. It is
+/// never too low: what is not counted is said to be so.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
-    /// Contracts that may have queued rows, with the number of the last sending that may have queued one.
-    hints: BTreeMap<Contract, u64>,
-    /// Counts sendings on the store connection, which runs them in order.
+    /// Contracts that may have queued rows.
+    queues: BTreeMap<Contract, Queue>,
+    /// Counts what changes the queue on the store connection, which runs it in order.
     sendings: u64,
     in_flight: bool,
+}
+
+/// The queued rows of one contract.
+#[derive(Clone, Copy, Debug, Default)]
+struct Queue {
+    rows: u32,
+    /// There may be more: rows from before a restart.
+    uncounted: bool,
+    /// When a row was counted last.
+    last: u64,
 }
 
 /// A claim under way.
@@ -44,19 +58,41 @@ impl Claims {
     /// What the store says at recovery.
     pub fn recover(&mut self, queued: Vec<(TaskName, ContractVersion)>) {
         for (task_name, contract_version) in queued {
-            self.queued(task_name, contract_version);
+            let queue = Queue { uncounted: true, ..Queue::default() };
+            self.queues.insert(Contract { task_name, contract_version }, queue);
         }
     }
 
-    /// A row of this contract is being queued.
-    pub fn queued(&mut self, task_name: TaskName, contract_version: ContractVersion) {
+    /// A row of this contract is queued.
+    pub fn queued(&mut self, contract: Contract) {
         self.sendings += 1;
-        self.hints.insert(Contract { task_name, contract_version }, self.sendings);
+        let queue = self.queues.entry(contract).or_default();
+        queue.rows = queue.rows.saturating_add(1);
+        queue.last = self.sendings;
+    }
+
+    /// A row was claimed.
+    fn taken(&mut self, claimed: &ClaimedTask) {
+        let contract =
+            Contract { task_name: claimed.task_name.clone(), contract_version: claimed.contract_version.clone() };
+        if let Some(queue) = self.queues.get_mut(&contract) {
+            queue.rows = queue.rows.saturating_sub(1);
+            if queue.rows == 0 && !queue.uncounted {
+                self.queues.remove(&contract);
+            }
+        }
+    }
+
+    /// A claim found no more rows of this contract: there are none but those counted since it was sent.
+    fn exhausted(&mut self, contract: &Contract, sending: u64) {
+        if self.queues.get(contract).is_some_and(|queue| queue.last < sending) {
+            self.queues.remove(contract);
+        }
     }
 
     /// Whether rows of this contract may be queued.
     pub fn may_be_queued(&self, contract: &Contract) -> bool {
-        self.hints.contains_key(contract)
+        self.queues.contains_key(contract)
     }
 
     pub fn in_flight(&self) -> bool {
@@ -64,20 +100,41 @@ impl Claims {
     }
 }
 
+impl Queue {
+    /// How many rows a claim may find.
+    fn at_most(self) -> u32 {
+        if self.uncounted { u32::MAX } else { self.rows }
+    }
+}
+
 impl<M: Mutants> Node<M> {
     /// Claims for every waiting poll that may find something, if no claim is under way.
     pub(super) fn claim(&mut self) {
         let Some(fence) = self.fence().filter(|_| !self.claims.in_flight && self.takes_requests()) else { return };
-        if self.claims.hints.is_empty() || self.polls.is_empty() {
+        if self.claims.queues.is_empty() || self.polls.is_empty() {
             return;
         }
-        let able = self.polls.able(&mut self.claims.hints.keys());
-        let mut wants = Vec::new();
+        let able = self.polls.able(&mut self.claims.queues.keys());
+        // A poll's room is reserved for no more than may be found: the rest stays free for tasks that are handed over.
+        let mut left: BTreeMap<&Contract, u32> = self.claims.queues.iter().map(|(c, q)| (c, q.at_most())).collect();
+        let mut shares = Vec::new();
         for (poll, room, contracts) in able {
+            let mut share = 0;
+            for contract in contracts.iter() {
+                let Some(rows) = left.get_mut(contract) else { continue };
+                let take = (*rows).min(room.min(MAX_PER_POLL) - share);
+                *rows -= take;
+                share += take;
+            }
+            if share > 0 {
+                shares.push((poll, share, contracts));
+            }
+        }
+        let mut wants = Vec::new();
+        for (poll, share, contracts) in shares {
             let session = self.polls.get_mut(poll).expect("listed as able").session;
-            let tasks = room.min(MAX_PER_POLL);
-            let tokens = (0..tasks).map(|_| self.draw()).collect();
-            self.polls.reserve_for(poll, tasks);
+            let tokens = (0..share).map(|_| self.draw()).collect();
+            self.polls.reserve_for(poll, share);
             wants.push(Want { poll, session, contracts, tokens });
         }
         if wants.is_empty() {
@@ -114,18 +171,16 @@ impl<M: Mutants> Node<M> {
         for want in flight.wants {
             let tasks: Vec<_> = want.tokens.iter().filter_map(|token| by_token.remove(token)).collect();
             let missing = want.tokens.len() - tasks.len();
-            if missing > 0 {
-                // It found all there was, unless a row was queued behind it.
-                for contract in want.contracts.iter() {
-                    if self.claims.hints.get(contract).is_some_and(|at| *at < flight.sending) {
-                        self.claims.hints.remove(contract);
-                    }
-                }
-            }
             for claimed in tasks {
+                self.claims.taken(&claimed);
                 let execution = claimed.execution.clone();
                 let work = Work::Dispatch { claimed, session: want.session, poll: want.poll };
                 self.enqueue(&execution, work);
+            }
+            if missing > 0 {
+                for contract in want.contracts.iter() {
+                    self.claims.exhausted(contract, flight.sending);
+                }
             }
             for _ in 0..missing {
                 self.polls.release(want.poll);

@@ -55,9 +55,6 @@ impl<M: Mutants> Node<M> {
             if self.mutants.planted(Mutant::ResponseBeforeCommit) {
                 self.tell(&mut draft);
             }
-            for contract in draft.queued_contracts() {
-                self.claims.queued(contract.task_name, contract.contract_version);
-            }
             bytes += group.members.iter().flat_map(|m| &m.events).map(|e| e.bytes.len()).sum::<usize>();
             groups.push(group);
             flights.push(Flight { execution, draft });
@@ -145,9 +142,8 @@ impl<M: Mutants> Node<M> {
         let Flight { execution, mut draft } = flight;
         self.counters.append_groups += 1;
         self.count_and_log(&execution, &draft);
-        // Once more: a claim that was sent after this append may have run before its repetition, and found nothing.
         for contract in draft.queued_contracts() {
-            self.claims.queued(contract.task_name, contract.contract_version);
+            self.claims.queued(contract);
         }
         let resident = draft.resident.take().expect("a written group has a state");
         let ended = resident.state.has_ended();

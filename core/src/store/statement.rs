@@ -173,6 +173,8 @@ pub struct ClaimedTask {
     pub execution: ExecutionId,
     pub unit: UnitKey,
     pub attempt: u32,
+    pub task_name: TaskName,
+    pub contract_version: ContractVersion,
     /// One of the want's tokens; which want it is, the token says.
     pub token: Uuid,
 }

@@ -76,6 +76,8 @@ pub fn claim_tasks(tables: &mut Tables, statement: ClaimTasks, commit: &mut Comm
                 execution: row.execution.clone(),
                 unit: row.unit.clone(),
                 attempt: row.attempt,
+                task_name: row.task_name.clone(),
+                contract_version: row.contract_version.clone(),
                 token: *token,
             });
             entry.state = TaskState::Claimed { token: *token };
@@ -102,6 +104,8 @@ fn claimed_under(tables: &Tables, statement: &ClaimTasks) -> Vec<ClaimedTask> {
                 execution: row.execution.clone(),
                 unit: row.unit.clone(),
                 attempt: row.attempt,
+                task_name: row.task_name.clone(),
+                contract_version: row.contract_version.clone(),
                 token: *token,
             })
         })

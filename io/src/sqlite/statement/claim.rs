@@ -46,7 +46,9 @@ pub fn claim(connection: &Connection, claim: &ClaimTasks) -> Result<Vec<ClaimedT
                 row.task.as_str()
             ])?;
             let Queued { task, execution, unit, attempt, .. } = row;
-            claimed.push(ClaimedTask { task, execution, unit, attempt, token: *token });
+            let (task_name, contract_version) = contract;
+            let token = *token;
+            claimed.push(ClaimedTask { task, execution, unit, attempt, task_name, contract_version, token });
         }
     }
     Ok(claimed)
@@ -85,7 +87,7 @@ fn queues(connection: &Connection, claim: &ClaimTasks) -> Result<BTreeMap<Contra
 /// What an earlier sending of the same claim has claimed, in the order of its tokens (protocols, 4).
 fn claimed_before(connection: &Connection, claim: &ClaimTasks) -> Result<Vec<ClaimedTask>> {
     let mut statement = connection.prepare_cached(
-        "SELECT task_id, execution_id, unit, attempt, token FROM orbit_tasks
+        "SELECT task_id, execution_id, unit, attempt, token, task_name, contract_version FROM orbit_tasks
          WHERE state = 'claimed' AND claim_key = ?",
     )?;
     let rows = statement.query_map([claim.key.0.as_bytes()], |row| {
@@ -95,6 +97,8 @@ fn claimed_before(connection: &Connection, claim: &ClaimTasks) -> Result<Vec<Cla
             unit: column::text(row, 2)?,
             attempt: row.get(3)?,
             token: column::uuid(row, 4)?,
+            task_name: column::text(row, 5)?,
+            contract_version: column::text(row, 6)?,
         })
     })?;
     let claimed: BTreeMap<Uuid, ClaimedTask> =
