@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 pub(super) fn parse(text: &str) -> Result<Document, SyntaxError> {
     // The walk bounds the depth that serde_json is then given.
-    let mut walk = Walk { text, at: 0, line: 1, line_start: 0 };
+    let mut walk = Walk { text, at: 0, line: 1, column: 1, counted: 0 };
     let places = walk.value(None, 0)?;
     walk.white_space();
     let value: Value = match serde_json::from_str(text) {
@@ -36,12 +36,17 @@ struct Walk<'t> {
     text: &'t str,
     at: usize,
     line: usize,
-    line_start: usize,
+    /// The column of the byte `counted`, which is in this line and not past `at`: counted on from there, a text of one
+    /// long line takes no longer than one of many.
+    column: usize,
+    counted: usize,
 }
 
 impl<'t> Walk<'t> {
-    fn here(&self) -> Location {
-        Location { line: self.line, column: self.text[self.line_start..self.at].chars().count() + 1 }
+    fn here(&mut self) -> Location {
+        self.column += self.text[self.counted..self.at].chars().count();
+        self.counted = self.at;
+        Location { line: self.line, column: self.column }
     }
 
     fn peek(&self) -> Option<u8> {
@@ -53,7 +58,8 @@ impl<'t> Walk<'t> {
             self.at += 1;
             if self.text.as_bytes()[self.at - 1] == b'\n' {
                 self.line += 1;
-                self.line_start = self.at;
+                self.column = 1;
+                self.counted = self.at;
             }
         }
     }

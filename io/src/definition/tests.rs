@@ -353,3 +353,15 @@ proptest! {
         }
     }
 }
+
+/// A test of time, in that the walk of every place from the beginning of its line would take minutes.
+#[test]
+fn one_long_line_is_read_as_soon_as_many_short_ones() {
+    let count = 300_000;
+    for format in [Format::Json, Format::Yaml] {
+        let text = format!("[{}\"ä\", 7]", "\"ä\", ".repeat(if format == Format::Json { count } else { 20_000 }));
+        let document = parse(&text, format).expect("it is right");
+        let last = document.value.as_array().expect("a list").len() - 1;
+        assert_eq!(document.locate(&format!("/{last}")), at(1, text.chars().count() - 1), "{format:?}");
+    }
+}

@@ -200,6 +200,12 @@ pub fn token(value: Value, place: Place<'_>) -> Result<Token, ApiError> {
     }
 }
 
+/// The longest id of an execution that may exist, in bytes.
+pub const MAX_EXECUTION_ID: usize = 1024;
+
+/// What [`execution_id_problem`] accepts, as a regular expression; [`MAX_EXECUTION_ID`] holds besides.
+pub const EXECUTION_ID: &str = r"([A-Za-z0-9._:@+-]{1,255}|[A-Za-z0-9._:@+\[\]-]*~[A-Za-z0-9._:@+~\[\]-]*)";
+
 /// What is wrong with the id of an execution that may exist, if anything is.
 ///
 /// Besides the ids that clients choose there are those of children, made of the parent's, `~` and the step's unit
@@ -208,8 +214,9 @@ pub fn execution_id_problem(id: &str) -> Option<String> {
     if !id.contains('~') {
         return ExecutionId::from_client(id).err().map(|problem| format!("is no execution id: {problem}"));
     }
-    if id.len() > 1024 {
-        return Some(format!("is no execution id: it has {} bytes and the longest has 1024", id.len()));
+    if id.len() > MAX_EXECUTION_ID {
+        let problem = format!("is no execution id: it has {} bytes and the longest has {MAX_EXECUTION_ID}", id.len());
+        return Some(problem);
     }
     id.chars()
         .find(|c| !(c.is_ascii_alphanumeric() || "._:@+-~[]".contains(*c)))

@@ -6,7 +6,7 @@
 //! * [`front`]: the listener, its settings and the accept loop.
 //! * `connection`: one connection, its deadlines, and what it knows of answers that were never written.
 //! * `service`: one request, from its head to its answer.
-//! * [`published`]: documents about the API that need no node.
+//! * [`published`]: documents about the API that need no node; [`openapi`] makes the largest.
 //!
 //! Nothing here decides anything about workflows. What this module does decide is what never reaches the node: bytes
 //! that are no valid request, clients without the token, and clients that keep a socket and send or read nothing.
@@ -17,6 +17,7 @@ mod fields;
 pub mod front;
 mod json;
 pub mod metrics;
+pub mod openapi;
 pub mod published;
 pub mod respond;
 pub mod route;

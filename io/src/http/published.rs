@@ -7,11 +7,13 @@ use orbit_core::api::{ApiError, ErrorCode};
 pub enum Published {
     /// The JSON Schema of definitions.
     DefinitionSchema,
+    /// The description of the API.
+    OpenApi,
 }
 
 impl Published {
     /// Every document.
-    pub const ALL: &[Published] = &[Published::DefinitionSchema];
+    pub const ALL: &[Published] = &[Published::DefinitionSchema, Published::OpenApi];
 
     /// The document of a path.
     pub fn find(path: &str) -> Option<Published> {
@@ -22,6 +24,7 @@ impl Published {
     pub fn path(self) -> &'static str {
         match self {
             Published::DefinitionSchema => "/v1/schemas/orbit-def-1.json",
+            Published::OpenApi => "/v1/openapi.json",
         }
     }
 
@@ -30,12 +33,14 @@ impl Published {
     pub fn is_open(self) -> bool {
         match self {
             Published::DefinitionSchema => true,
+            Published::OpenApi => false,
         }
     }
 
     pub fn content_type(self) -> &'static str {
         match self {
             Published::DefinitionSchema => "application/schema+json",
+            Published::OpenApi => "application/json",
         }
     }
 
@@ -43,6 +48,7 @@ impl Published {
     pub fn text(self) -> &'static str {
         match self {
             Published::DefinitionSchema => crate::definition::DOCUMENT_SCHEMA,
+            Published::OpenApi => super::openapi::text(),
         }
     }
 

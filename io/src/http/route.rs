@@ -7,9 +7,9 @@
 //! keys that stand twice, numbers out of their bounds and texts too long are refused with the place and what would be
 //! right. Whether what a request names exists is the node's to say.
 
-mod executions;
-mod tasks;
-mod workers;
+pub(super) mod executions;
+pub(super) mod tasks;
+pub(super) mod workers;
 mod workflows;
 
 use super::fields::{Fields, Place, execution_id_problem, name_problem};
@@ -67,6 +67,9 @@ pub enum Media {
     Yaml,
 }
 
+/// What definitions in YAML are said to be.
+pub(super) const YAML: [&str; 4] = ["application/yaml", "text/yaml", "application/x-yaml", "text/x-yaml"];
+
 /// Bounds that the router checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteLimits {
@@ -104,6 +107,46 @@ pub fn route(
     let verb = resource.verb(method)?;
     let media = resource.media(verb, content_type)?;
     resource.request(verb, query, media, body, limits)
+}
+
+/// Tells the path of each resource, with names in braces. A resource that is not listed here does not compile, so
+/// whatever goes through [`Resource::TEMPLATES`] misses none.
+macro_rules! templates {
+    ($($resource:pat => $template:literal,)+) => {
+        impl Resource {
+            /// The paths of the API, as [`Resource::template`] has them.
+            pub const TEMPLATES: &[&str] = &[$($template),+];
+
+            /// Its path, with what a client fills in as `{id}`, `{name}` or `{version}`.
+            pub fn template(&self) -> &'static str {
+                match self { $($resource => $template),+ }
+            }
+        }
+    };
+}
+
+templates! {
+    Resource::Workflows => "/v1/workflows",
+    Resource::Workflow { version: None, .. } => "/v1/workflows/{name}",
+    Resource::Workflow { version: Some(_), .. } => "/v1/workflows/{name}/versions/{version}",
+    Resource::Executions => "/v1/executions",
+    Resource::Execution(_) => "/v1/executions/{id}",
+    Resource::History(_) => "/v1/executions/{id}/history",
+    Resource::Wait(_) => "/v1/executions/{id}/wait",
+    Resource::Cancel(_) => "/v1/executions/{id}/cancel",
+    Resource::Workers => "/v1/workers",
+    Resource::Register => "/v1/workers/register",
+    Resource::Poll => "/v1/workers/poll",
+    Resource::Heartbeat => "/v1/workers/heartbeat",
+    Resource::Unregister => "/v1/workers/unregister",
+    Resource::Complete => "/v1/tasks/complete",
+    Resource::Fail => "/v1/tasks/fail",
+    Resource::Health => "/v1/health",
+    Resource::Ready => "/v1/ready",
+    Resource::Metrics => "/v1/metrics",
+    Resource::Livez => "/livez",
+    Resource::Readyz => "/readyz",
+    Resource::Leaderz => "/leaderz",
 }
 
 /// The routes below `/v1`, for the error about those that are not.
@@ -160,7 +203,8 @@ impl Resource {
         }
     }
 
-    fn takes(&self, verb: Verb) -> bool {
+    /// Whether a method does anything to it.
+    pub fn takes(&self, verb: Verb) -> bool {
         use Resource::{Cancel, Complete, Executions, Fail, Heartbeat, Poll, Register, Unregister, Workflows};
         match self {
             Workflows | Executions => true,
@@ -191,9 +235,7 @@ impl Resource {
         let is = |name: &str| essence.eq_ignore_ascii_case(name);
         let media = if is("application/json") {
             Media::Json
-        } else if *self == Resource::Workflows
-            && (is("application/yaml") || is("text/yaml") || is("application/x-yaml") || is("text/x-yaml"))
-        {
+        } else if *self == Resource::Workflows && YAML.iter().any(|name| is(name)) {
             Media::Yaml
         } else {
             return Err(self.unsupported(format_args!("the content type {given:?} is not read here")));
@@ -319,10 +361,10 @@ fn execution_id(text: &str) -> Result<ExecutionId, ApiError> {
 }
 
 /// The longest name of a workflow, version, worker, task or contract version, in bytes.
-const MAX_NAME: usize = 255;
+pub(super) const MAX_NAME: usize = 255;
 
 /// The check of payloads: inputs, outputs, details of errors.
-struct Payloads {
+pub(super) struct Payloads {
     max_bytes: usize,
     body_bytes: usize,
 }

@@ -1,5 +1,7 @@
 //! The HTTP front on real sockets, in front of a node that is only a script.
 
+#[path = "../api/mod.rs"]
+mod api;
 mod hostile;
 mod lifetime;
 mod routes;

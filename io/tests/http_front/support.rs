@@ -1,5 +1,6 @@
 //! A node that answers by script, and a client that sends bytes.
 
+use super::api;
 use orbit_core::api::response::{Assignment, Polled, Reply};
 use orbit_core::api::{Request, Response};
 use orbit_core::id::{SessionId, Token};
@@ -197,6 +198,16 @@ impl Answer {
     }
 }
 
+/// An answer, which is one that the API's description knows where it is JSON.
+fn described(method: &str, target: &str, answer: Answer) -> Answer {
+    if answer.header("content-type") == Some("application/json") {
+        let path = target.split('?').next().unwrap_or_default();
+        let problem = api::problem(method, path, answer.status, &answer.json());
+        assert_eq!(problem, None, "{method} {target}: {answer:?}");
+    }
+    answer
+}
+
 /// A connection that sends what it is told to.
 pub struct Client {
     pub socket: TcpStream,
@@ -211,13 +222,18 @@ impl Client {
     /// Sends a GET.
     pub async fn get(&mut self, target: &str) -> Answer {
         self.send(format!("GET {target} HTTP/1.1\r\nhost: x\r\n\r\n")).await;
-        self.answer().await
+        self.described("GET", target).await
     }
 
     /// Sends a POST of JSON.
     pub async fn post(&mut self, target: &str, body: &Value) -> Answer {
         self.send(post(target, "application/json", body.to_string().as_bytes())).await;
-        self.answer().await
+        self.described("POST", target).await
+    }
+
+    /// Reads the answer to a request that was sent, and holds it to the API's description.
+    pub async fn described(&mut self, method: &str, target: &str) -> Answer {
+        described(method, target, self.answer().await)
     }
 
     /// Reads one answer with its body.

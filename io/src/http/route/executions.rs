@@ -15,24 +15,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Labels of one execution, and parameters of one query.
-const MAX_LABELS: usize = 32;
-const MAX_LABEL_KEY: usize = 64;
-const MAX_LABEL_VALUE: usize = 255;
-const MAX_REASON: usize = 4096;
-const MAX_CURSOR: usize = 2048;
+pub const MAX_LABELS: usize = 32;
+pub const MAX_LABEL_KEY: usize = 64;
+pub const MAX_LABEL_VALUE: usize = 255;
+pub const MAX_REASON: usize = 4096;
+pub const MAX_CURSOR: usize = 2048;
 
 /// Executions of a page, without `limit` and at most.
-const LIST_LIMIT: u32 = 100;
-const MAX_LIST_LIMIT: u32 = 1000;
+pub const LIST_LIMIT: u32 = 100;
+pub const MAX_LIST_LIMIT: u32 = 1000;
 
 /// Events of a page, and their bytes, without the parameters and at most.
-const HISTORY_LIMIT: u32 = 1000;
-const HISTORY_BYTES: u32 = 4 << 20;
-const MIN_HISTORY_BYTES: u32 = 1024;
-const MAX_HISTORY_BYTES: u32 = 16 << 20;
+pub const HISTORY_LIMIT: u32 = 1000;
+pub const HISTORY_BYTES: u32 = 4 << 20;
+pub const MIN_HISTORY_BYTES: u32 = 1024;
+pub const MAX_HISTORY_BYTES: u32 = 16 << 20;
 
 /// The longest wait, which is also what a wait without `timeout_ms` asks for.
-const MAX_WAIT_MS: u64 = 300_000;
+pub const MAX_WAIT_MS: u64 = 300_000;
 
 /// POST `/v1/executions`
 pub fn start(body: Value, payloads: &Payloads) -> Result<Request, ApiError> {

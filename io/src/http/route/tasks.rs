@@ -9,8 +9,8 @@ use orbit_core::execution::event::TaskError;
 use serde_json::Value;
 use std::sync::Arc;
 
-const MAX_RESULTS: usize = 1000;
-const MAX_CODE: usize = 128;
+pub const MAX_RESULTS: usize = 1000;
+pub const MAX_CODE: usize = 128;
 
 /// The results of a batch, and those refused by their place in it.
 #[derive(Default)]

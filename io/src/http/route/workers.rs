@@ -9,15 +9,15 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-const MAX_RUNTIME: usize = 64;
-const MAX_SDK: usize = 128;
-const MAX_CONTRACTS: usize = 1000;
-const MAX_HOLDING: usize = 10_000;
-const MAX_TASKS: u64 = 1000;
+pub const MAX_RUNTIME: usize = 64;
+pub const MAX_SDK: usize = 128;
+pub const MAX_CONTRACTS: usize = 1000;
+pub const MAX_HOLDING: usize = 10_000;
+pub const MAX_TASKS: u64 = 1000;
 /// The longest poll.
-const MAX_WAIT_MS: u64 = 60_000;
+pub const MAX_WAIT_MS: u64 = 60_000;
 /// What a poll that does not say waits.
-const WAIT_MS: u64 = 30_000;
+pub const WAIT_MS: u64 = 30_000;
 
 /// POST `/v1/workers/register`
 pub fn register(body: Value) -> Result<Request, ApiError> {
