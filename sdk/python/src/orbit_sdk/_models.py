@@ -1,0 +1,198 @@
+"""The answers of the API, as a program sees them. Unknown fields are ignored, so that a newer server is understood.
+
+Times are milliseconds since 1970, by the server's database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+#: Statuses after which nothing more happens.
+ENDS = frozenset({"completed", "failed", "cancelled", "timed_out", "terminated"})
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """The answer to a deployment."""
+
+    name: str
+    version: str
+    definition_hash: str
+    #: `created`, or `unchanged` where the same content stood there already.
+    result: str
+
+
+@dataclass(frozen=True)
+class WorkflowSummary:
+    """One deployed version of a workflow."""
+
+    name: str
+    version: str
+    definition_hash: str
+    created_at_ms: int
+    description: str | None = None
+    #: Whether a start without a version takes this one.
+    latest: bool = False
+
+
+@dataclass(frozen=True)
+class Started:
+    """The answer to a start."""
+
+    execution_id: str
+    status: str
+    #: Whether this call started it; false where the same start had been made before.
+    created: bool
+    workflow: str
+    version: str
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why an execution failed."""
+
+    code: str
+    message: str = ""
+    retryable: bool = False
+    details: Any = None
+    #: The step that failed.
+    step: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutionSummary:
+    """A row of a list of executions."""
+
+    execution_id: str
+    workflow: str
+    version: str
+    #: `running`, `completed`, `failed`, `cancelled` …
+    status: str
+    created_at_ms: int
+    updated_at_ms: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.status in ENDS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution(ExecutionSummary):
+    """An execution, with what it was given and what it gave."""
+
+    run: int
+    #: The number of its last event.
+    last_seq: int
+    input: Any = None
+    #: Once completed.
+    output: Any = None
+    #: Once failed.
+    error: Failure | None = None
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event of a history. Which `fields` there are depends on the type."""
+
+    #: Its position.
+    seq: int
+    at_ms: int
+    #: `StepScheduled`, `StepSucceeded` …
+    type: str
+    fields: Mapping[str, Any]
+
+    @property
+    def step(self) -> str | None:
+        """The step that the event is about, if it is about one."""
+        step = self.fields.get("step")
+        return step if isinstance(step, str) else None
+
+
+@dataclass(frozen=True)
+class Contract:
+    """A task that a worker can run."""
+
+    task_name: str
+    contract_version: str = "1"
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """A worker that registered, now or earlier."""
+
+    worker_id: str
+    runtime: str
+    contracts: Sequence[Contract]
+    last_seen_ms: int
+    sdk: str | None = None
+    #: Its sessions that are alive.
+    sessions: int = 0
+    #: Tasks that they hold.
+    holding: int = 0
+
+
+def deployed(body: dict[str, Any]) -> Deployed:
+    return Deployed(body["name"], body["version"], body["definition_hash"], body["result"])
+
+
+def workflow_summary(body: dict[str, Any]) -> WorkflowSummary:
+    return WorkflowSummary(
+        body["name"],
+        body["version"],
+        body["definition_hash"],
+        body["created_at_ms"],
+        body.get("description"),
+        body.get("latest", False),
+    )
+
+
+def started(body: dict[str, Any]) -> Started:
+    return Started(body["execution_id"], body["status"], body["created"], body["workflow"], body["version"])
+
+
+def failure(body: dict[str, Any]) -> Failure:
+    return Failure(
+        body["code"], body.get("message", ""), body.get("retryable", False), body.get("details"), body.get("step")
+    )
+
+
+def _summary(body: dict[str, Any]) -> dict[str, Any]:
+    names = ("execution_id", "workflow", "version", "status", "created_at_ms", "updated_at_ms")
+    return {**{name: body[name] for name in names}, "labels": body.get("labels", {})}
+
+
+def execution_summary(body: dict[str, Any]) -> ExecutionSummary:
+    return ExecutionSummary(**_summary(body))
+
+
+def execution(body: dict[str, Any]) -> Execution:
+    return Execution(
+        **_summary(body),
+        run=body["run"],
+        last_seq=body["last_seq"],
+        input=body.get("input"),
+        output=body.get("output"),
+        error=failure(body["error"]) if body.get("error") else None,
+    )
+
+
+def event(body: dict[str, Any]) -> Event:
+    fields = {name: value for name, value in body.items() if name not in ("seq", "at_ms", "type")}
+    return Event(body["seq"], body["at_ms"], body["type"], fields)
+
+
+def worker_info(body: dict[str, Any]) -> WorkerInfo:
+    contracts = [Contract(one["task_name"], one.get("contract_version", "1")) for one in body["contracts"]]
+    return WorkerInfo(
+        body["worker_id"],
+        body["runtime"],
+        contracts,
+        body["last_seen_ms"],
+        body.get("sdk"),
+        body.get("sessions", 0),
+        body.get("holding", 0),
+    )
