@@ -400,14 +400,14 @@ class Troubles(Bench):
             self.work(fake.url)
             fake.register("s1", 20)
             begun = time.monotonic()
-            for _ in range(6):
+            for _ in range(3):
                 fake.expect(POLL).error(503, "NOT_READY", retryable=True)
                 fake.expect(BEAT).error(503, "NOT_READY", retryable=True)
             fake.expect(POLL)
-        self.assertGreater(time.monotonic() - begun, 6 * 0.02)
+        self.assertGreater(time.monotonic() - begun, 3 * 0.02)
         for name in ("poll", "heartbeat"):
             line = rf"^WARNING:orbit:{name} failed: NOT_READY: scripted \(none\); retrying in \d\.\ds$"
-            self.assertGreaterEqual(sum(bool(re.match(line, one)) for one in logs.output), 5, logs.output)
+            self.assertGreaterEqual(sum(bool(re.match(line, one)) for one in logs.output), 2, logs.output)
 
     def test_a_server_that_has_too_much_to_do_is_given_the_time_that_it_asks_for(self) -> None:
         fake = self.fake()
