@@ -145,7 +145,7 @@ impl<M: Mutants> Node<M> {
         }
     }
 
-    fn unservable(&mut self, message: String) {
+    pub(super) fn unservable(&mut self, message: String) {
         self.log(LogEvent::Unservable { message });
         self.exit(1);
     }

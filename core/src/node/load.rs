@@ -8,7 +8,7 @@ use crate::id::{Epoch, ExecutionId, Token};
 use crate::mutant::Mutants;
 use crate::node::lifecycle::Phase;
 use crate::store::append::Wake;
-use crate::store::outcome::Failure;
+use crate::store::outcome::{Failure, FailureKind};
 use crate::store::statement::{LoadedExecution, ReadDue, ReadHistories};
 use crate::store::transaction::{Transaction, Verdict};
 use crate::time::ClusterMs;
@@ -106,6 +106,9 @@ impl<M: Mutants> Node<M> {
                 self.serve_when_recovered();
             }
             Ok(other) => unreachable!("a load gives executions, not {other:?}"),
+            Err(failure) if failure.kind == FailureKind::Broken && matches!(self.phase, Phase::Recovering { .. }) => {
+                self.unservable(format!("the database cannot be read: {}", failure.message));
+            }
             Err(failure) => self.not_loaded(executions, &failure),
         }
     }

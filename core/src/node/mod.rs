@@ -264,6 +264,10 @@ impl<M: Mutants> Node<M> {
         }
         if self.resume.is_some_and(|at| at <= self.now.mono) {
             self.resume = None;
+            // Only a load that failed pauses a recovery, and loads begin once all that is to be read is known.
+            if matches!(self.phase, lifecycle::Phase::Recovering { .. }) {
+                self.send_loads();
+            }
         }
         self.check_when_due();
         if self.is_serving() {

@@ -4,7 +4,7 @@ use orbit_core::api::request::{Contract, Poll, Register, Request, Start, TaskOut
 use orbit_core::api::response::{Assignment, Polled, Reply, Response};
 use orbit_core::id::{ExecutionId, SessionId, Token};
 use orbit_core::node::{CallId, Effect, Input, LogEvent, Node, NodeConfig, RequestId};
-use orbit_core::store::outcome;
+use orbit_core::store::outcome::{self, Failure, FailureKind};
 use orbit_core::store::transaction::{Transaction, Verdict};
 use orbit_core::time::{ClusterMs, Mono, Now, WallMs};
 use orbit_sim::store::ModelStore;
@@ -31,6 +31,10 @@ pub struct Bench {
     pub exit: Option<u8>,
     /// Transactions that ran, by name.
     pub ran: Vec<&'static str>,
+    /// How many of the next transactions of a name fail for certain.
+    pub failing: BTreeMap<&'static str, u32>,
+    /// The kind of those failures.
+    pub failing_as: FailureKind,
 }
 
 impl Bench {
@@ -55,6 +59,8 @@ impl Bench {
             logs: Vec::new(),
             exit: None,
             ran: Vec::new(),
+            failing: BTreeMap::new(),
+            failing_as: FailureKind::Unwritable,
         };
         bench.restart();
         bench
@@ -96,7 +102,12 @@ impl Bench {
 
     pub fn run(&mut self, transaction: Transaction) -> outcome::Reply<Verdict> {
         self.store.set_clock(ClusterMs(EPOCH_MS + (self.mono / 1000) as i64));
-        self.ran.push(transaction.name());
+        let name = transaction.name();
+        if let Some(left) = self.failing.get_mut(name).filter(|left| **left > 0) {
+            *left -= 1;
+            return outcome::Reply::Failed(Failure { kind: self.failing_as, message: "disk I/O error".into() });
+        }
+        self.ran.push(name);
         self.store.run(transaction)
     }
 

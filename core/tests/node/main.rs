@@ -4,4 +4,5 @@ mod bench;
 mod commits;
 mod life;
 mod memory;
+mod trouble;
 mod workers;
