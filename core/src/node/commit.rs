@@ -226,6 +226,8 @@ impl<M: Mutants> Node<M> {
             slot.queue.push_front(work);
         }
         if reload {
+            // Even where those who asked are told that it cannot be read: it is not forgotten.
+            slot.queue.push_back(Work::Wake);
             slot.body = Body::Loading;
             self.to_load.insert(execution);
         } else {

@@ -1,8 +1,8 @@
 //! What a database that fails for a while may cost, and what not.
 
-use crate::bench::Bench;
+use crate::bench::{Bench, code};
 use orbit_core::api::request::Request;
-use orbit_core::node::LogEvent;
+use orbit_core::node::{Input, LogEvent};
 use orbit_core::store::outcome::FailureKind;
 use serde_json::json;
 use std::time::Duration;
@@ -31,4 +31,28 @@ fn a_recovery_that_finds_the_database_damaged_ends_and_says_so() {
     bench.restart();
     assert_eq!(bench.exit, Some(1));
     assert!(bench.logs.iter().any(|line| matches!(line, LogEvent::Unservable { .. })));
+}
+
+#[test]
+fn an_execution_whose_second_reading_fails_is_not_forgotten() {
+    let mut bench = Bench::new();
+    let steps = json!([{"id": "t", "task": "task.1", "queue_timeout": "10s"}]);
+    bench.deploy(json!({"name": "Queued", "version": "1", "steps": steps}));
+    bench.start("Queued", "e", json!(null));
+    let session = bench.register("w");
+    // A claim moves its task's row; before its answer comes, a cancel decides from the row as it was.
+    bench.hold = true;
+    bench.send(Bench::poll_request(session, Some(vec![]), vec![]));
+    let (call, claim) = bench.held.pop_front().expect("a claim is under way");
+    assert_eq!(claim.name(), "claim");
+    let reply = bench.run(claim);
+    bench.hold = false;
+    // It is to be read again, and that fails once.
+    bench.failing.insert("load", 1);
+    let cancel = bench.ask(Request::Cancel { execution: "e".into(), reason: None });
+    assert_eq!(code(&cancel), "STORAGE_ERROR");
+    bench.pass(Duration::from_secs(15));
+    assert_eq!(bench.status("e"), "failed", "its time in the queue is over");
+    bench.give(Input::Store { call, reply });
+    assert_eq!(bench.status("e"), "failed");
 }
