@@ -41,6 +41,12 @@ impl<M: Mutants> Node<M> {
                 self.slots.insert(execution, slot);
                 continue;
             }
+            if matches!(slot.body, Body::Unread) && !self.starts_unread(&slot) {
+                slot.body = Body::Loading;
+                self.slots.insert(execution.clone(), slot);
+                self.to_load.insert(execution);
+                continue;
+            }
             let (mut draft, group) = self.draft(&execution, &mut slot);
             let Some(group) = group else {
                 self.slots.insert(execution.clone(), slot);
@@ -65,6 +71,17 @@ impl<M: Mutants> Node<M> {
         self.committing = true;
         let append = Append { fence, groups };
         self.send(Connection::Store, Transaction::Append(append), Purpose::Append(flights));
+    }
+
+    /// Whether what an execution that nobody has looked for has to do begins with a start that may be tried. Whatever
+    /// else is asked about it, and what is refused, depends on whether there is one.
+    fn starts_unread(&self, slot: &Slot) -> bool {
+        matches!(slot.queue.front(), Some(Work::Start { .. })) && !self.is_full()
+    }
+
+    /// Whether no more executions may be started.
+    pub(super) fn is_full(&self) -> bool {
+        self.active + self.starting >= self.config.limits.max_active_executions
     }
 
     /// What was asked can be answered from what is committed already.
@@ -279,7 +296,7 @@ impl<M: Mutants> Node<M> {
             self.ready.push_back(execution.clone());
         } else {
             let gone = match &slot.body {
-                Body::Absent => true,
+                Body::Unread | Body::Absent => true,
                 Body::Resident(resident) => leaves || resident.state.has_ended(),
                 Body::Loading | Body::Broken(_) => false,
             };

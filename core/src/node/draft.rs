@@ -287,7 +287,7 @@ impl<M: Mutants> Node<M> {
             return draft.answers.push((request, response));
         }
         let max = self.config.limits.max_active_executions;
-        if self.active + self.starting >= max {
+        if self.is_full() {
             let message = format!("{max} executions are running already (max_active_executions)");
             let error = ApiError::new(ErrorCode::ResourceExhausted, message)
                 .with("limit", "max_active_executions")

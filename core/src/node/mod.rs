@@ -287,9 +287,9 @@ impl<M: Mutants> Node<M> {
         }
         if self.is_serving() && self.resume.is_none() {
             self.scan_due();
-            self.send_loads();
             self.evict();
             self.commit();
+            self.send_loads();
             self.claim();
         }
         self.stop_when_done();

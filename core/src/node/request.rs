@@ -154,7 +154,7 @@ impl<M: Mutants> Node<M> {
         let slot = self.slots.entry(execution.clone()).or_insert_with(|| {
             if starts {
                 // Most ids that clients choose are new: the append itself finds out where one is not.
-                return Slot::new(Body::Absent);
+                return Slot::new(Body::Unread);
             }
             self.to_load.insert(execution.clone());
             Slot::new(Body::Loading)

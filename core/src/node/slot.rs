@@ -30,7 +30,9 @@ pub(crate) struct Slot {
 pub(crate) enum Body {
     /// Its history is being read.
     Loading,
-    /// There is none of that id, as far as is known.
+    /// Nobody has looked whether there is one of that id: it can be started, and nothing else.
+    Unread,
+    /// There is none of that id.
     Absent,
     Resident(Box<Resident>),
     /// Its history cannot be loaded, and why.

@@ -7,6 +7,10 @@ use orbit_core::store::outcome::FailureKind;
 use serde_json::json;
 use std::time::Duration;
 
+fn deploy_nap(bench: &mut Bench) {
+    bench.deploy(json!({"name": "Nap", "version": "1", "steps": [{"id": "nap", "sleep": "1h"}]}));
+}
+
 #[test]
 fn a_recovery_whose_reading_fails_reads_again_and_then_serves() {
     let mut bench = Bench::new();
@@ -55,4 +59,37 @@ fn an_execution_whose_second_reading_fails_is_not_forgotten() {
     assert_eq!(bench.status("e"), "failed", "its time in the queue is over");
     bench.give(Input::Store { call, reply });
     assert_eq!(bench.status("e"), "failed");
+}
+
+#[test]
+fn a_start_of_a_sleeping_execution_that_fails_does_not_cost_its_wake_up() {
+    let mut bench = Bench::new();
+    deploy_nap(&mut bench);
+    bench.start("Nap", "e", json!(null));
+    bench.start("Nap", "keeper", json!(1));
+    bench.pass(Duration::from_secs(3599));
+    bench.hold = true;
+    // The same start again, under way when its time comes.
+    let start = bench.send_start("Nap", "e", json!(null));
+    bench.pass(Duration::from_secs(5));
+    bench.hold = false;
+    let held: Vec<_> = bench.held.drain(..).collect();
+    bench.failing.insert("append", 1);
+    for (call, transaction) in held {
+        let reply = bench.run(transaction);
+        bench.give(Input::Store { call, reply });
+    }
+    assert_eq!(code(&bench.answer(start)), "STORAGE_ERROR");
+    bench.pass(Duration::from_secs(20));
+    assert_eq!(bench.status("e"), "completed");
+}
+
+#[test]
+fn past_the_bound_of_running_executions_what_exists_is_still_found() {
+    let mut bench = Bench::with(|config| config.limits.max_active_executions = 1);
+    deploy_nap(&mut bench);
+    assert_eq!(bench.start("Nap", "e", json!(null)).status, 201);
+    assert_eq!(bench.start("Nap", "e", json!(null)).status, 200, "the same start again");
+    assert_eq!(code(&bench.start("Nap", "e", json!(1))), "EXECUTION_ID_CONFLICT");
+    assert_eq!(code(&bench.start("Nap", "f", json!(1))), "RESOURCE_EXHAUSTED");
 }
