@@ -84,8 +84,14 @@ impl<M: Mutants> Node<M> {
         self.active + self.starting >= self.config.limits.max_active_executions
     }
 
+    /// Works are done: what requests brought of them waits no longer.
+    fn done(&mut self, works: &[Work]) {
+        self.asked -= works.iter().filter(|work| work.request().is_some()).count() as u64;
+    }
+
     /// What was asked can be answered from what is committed already.
     fn nothing_to_write(&mut self, execution: &ExecutionId, mut draft: Draft) {
+        self.done(&draft.works);
         self.tell(&mut draft);
         self.settle_down(execution, draft.leaves);
     }
@@ -158,6 +164,7 @@ impl<M: Mutants> Node<M> {
     fn written(&mut self, flight: Flight) {
         let Flight { execution, mut draft } = flight;
         self.counters.append_groups += 1;
+        self.done(&draft.works);
         self.count_and_log(&execution, &draft);
         for contract in draft.queued_contracts() {
             self.claims.queued(contract);
@@ -256,6 +263,7 @@ impl<M: Mutants> Node<M> {
     fn not_written(&mut self, flight: Flight, message: &str) {
         let Flight { execution, mut draft } = flight;
         self.give_back(&mut draft);
+        self.done(&draft.works);
         let mut again = Vec::new();
         for work in draft.works.drain(..) {
             match work {

@@ -41,7 +41,8 @@ pub struct Limits {
     pub max_payload_bytes: u64,
     /// Idle executions that stay in memory (10,000); older ones cost a row.
     pub max_resident_executions: u64,
-    /// Requests that wait for an append (10,000); past it 429.
+    /// Starts, cancels and results that are not recorded yet (10,000), whether or not one still waits for them; past it
+    /// 429.
     pub max_queued_requests: u64,
     /// Groups of one append (256).
     pub max_append_groups: usize,

@@ -127,6 +127,7 @@ impl<M: Mutants> Node<M> {
             } else {
                 self.to_load.insert(execution);
             }
+            self.asked -= asked.len() as u64;
             for work in asked {
                 match work {
                     Work::Result { request, index, token, .. } => {

@@ -131,8 +131,8 @@ pub struct Node<M: Mutants = NoMutants> {
     requests: BTreeMap<RequestId, OpenRequest>,
     request_deadlines: BTreeSet<(Mono, RequestId)>,
     waits: BTreeMap<ExecutionId, BTreeSet<RequestId>>,
-    /// Requests among `requests` and `polls` that wait for an append.
-    writes_waiting: u64,
+    /// Works that requests brought and that are not done, whether or not somebody still waits for them.
+    asked: u64,
 }
 
 /// What a store call is for.
@@ -196,7 +196,7 @@ impl<M: Mutants> Node<M> {
             requests: BTreeMap::new(),
             request_deadlines: BTreeSet::new(),
             waits: BTreeMap::new(),
-            writes_waiting: 0,
+            asked: 0,
             config,
         }
     }
@@ -343,9 +343,6 @@ impl<M: Mutants> Node<M> {
     fn respond(&mut self, id: RequestId, response: impl Into<Response>) {
         if let Some(open) = self.requests.remove(&id) {
             self.request_deadlines.remove(&(open.deadline, id));
-            if open.is_write {
-                self.writes_waiting -= 1;
-            }
             self.effects.push_back(Effect::Respond { request: id, response: response.into() });
         }
     }

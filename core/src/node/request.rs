@@ -28,8 +28,6 @@ use std::time::Duration;
 pub(crate) struct OpenRequest {
     pub kind: Open,
     pub deadline: Mono,
-    /// Whether it waits for an append.
-    pub is_write: bool,
 }
 
 /// What an open request waits for.
@@ -123,7 +121,7 @@ impl<M: Mutants> Node<M> {
     pub(super) fn open(&mut self, id: RequestId, kind: Open, time: Duration) {
         let deadline = self.now.mono + time;
         self.request_deadlines.insert((deadline, id));
-        let before = self.requests.insert(id, OpenRequest { kind, deadline, is_write: false });
+        let before = self.requests.insert(id, OpenRequest { kind, deadline });
         assert!(before.is_none(), "the front numbers its requests");
     }
 
@@ -134,14 +132,13 @@ impl<M: Mutants> Node<M> {
             return false;
         }
         self.open(id, kind, self.config.request_deadline);
-        self.requests.get_mut(&id).expect("opened just now").is_write = true;
-        self.writes_waiting += 1;
         true
     }
 
+    /// What was asked counts until it is done: one who leaves, or is told that the outcome is not known, makes no room.
     pub(super) fn too_many_writes(&self) -> Option<ApiError> {
         let max = self.config.limits.max_queued_requests;
-        (self.writes_waiting >= max).then(|| {
+        (self.asked >= max).then(|| {
             ApiError::new(ErrorCode::ResourceExhausted, format!("{max} requests wait already (max_queued_requests)"))
                 .with("limit", "max_queued_requests")
                 .with("max", max)
@@ -160,6 +157,7 @@ impl<M: Mutants> Node<M> {
             Slot::new(Body::Loading)
         });
         let was_idle = slot.queue.is_empty();
+        self.asked += u64::from(work.request().is_some());
         slot.queue.push_back(work);
         if let Some(at) = slot.idle.take() {
             self.idle.remove(&(at, execution.clone()));
@@ -523,11 +521,8 @@ impl<M: Mutants> Node<M> {
         self.forget_wait(id);
         if let Some(open) = self.requests.remove(&id) {
             self.request_deadlines.remove(&(open.deadline, id));
-            if open.is_write {
-                self.writes_waiting -= 1;
-            }
         }
-        self.close_poll(id);
+        self.polls.close(id);
     }
 }
 

@@ -118,9 +118,6 @@ impl<M: Mutants> Node<M> {
         let contracts = known.contracts.clone();
         let room = max_tasks - u32::try_from(again.len()).expect("at most max_tasks");
         self.polls.open(id, session, contracts, room, self.now.mono + wait, results.len());
-        if !results.is_empty() {
-            self.writes_waiting += 1;
-        }
         let waiting = self.polls.get_mut(id).expect("opened just now");
         waiting.eager |= urgent || wait.is_zero();
         waiting.assigned = again;
@@ -210,9 +207,6 @@ impl<M: Mutants> Node<M> {
         }
         if let Some(poll) = self.polls.get_mut(request) {
             poll.outcomes[index] = Some(outcome);
-            if poll.outcomes.iter().all(Option::is_some) {
-                self.writes_waiting -= 1;
-            }
             return self.answer_poll_when_due(request);
         }
         let Some(open) = self.requests.get_mut(&request) else { return };
@@ -256,15 +250,6 @@ impl<M: Mutants> Node<M> {
         self.answer(id, Response::ok(Reply::Polled(Polled { tasks: poll.assigned, cancel, outcomes })));
     }
 
-    /// Ends a poll without an answer. What is on its way to it stays with its session.
-    pub(super) fn close_poll(&mut self, id: RequestId) {
-        if let Some(poll) = self.polls.close(id)
-            && poll.outcomes.iter().any(Option::is_none)
-        {
-            self.writes_waiting -= 1;
-        }
-    }
-
     pub(super) fn expire_polls(&mut self) {
         while let Some(id) = self.polls.expired(self.now.mono) {
             self.answer_poll_when_due(id);
@@ -283,7 +268,8 @@ impl<M: Mutants> Node<M> {
 
     fn close_session(&mut self, session: SessionId, reason: String) {
         for poll in self.polls.of_session(session) {
-            self.close_poll(poll);
+            // What is on its way to it stays with its session.
+            self.polls.close(poll);
             self.answer(poll, unknown_session(session));
         }
         let Some(closed) = self.sessions.close(session) else { return };

@@ -93,3 +93,27 @@ fn past_the_bound_of_running_executions_what_exists_is_still_found() {
     assert_eq!(code(&bench.start("Nap", "e", json!(1))), "EXECUTION_ID_CONFLICT");
     assert_eq!(code(&bench.start("Nap", "f", json!(1))), "RESOURCE_EXHAUSTED");
 }
+
+#[test]
+fn what_waits_for_a_database_that_does_not_answer_stays_bounded() {
+    let mut bench = Bench::with(|config| config.limits.max_queued_requests = 3);
+    bench.deploy_chain(1);
+    bench.hold = true;
+    let mut refused = 0;
+    for n in 0..20 {
+        let id = bench.send_start("Chain", &format!("e{n}"), json!({"n": n}));
+        match bench.responses.remove(&id) {
+            Some(response) => {
+                assert_eq!(code(&response), "RESOURCE_EXHAUSTED");
+                refused += 1;
+            }
+            // Half of them leave, the others are told after their time that it is not known; neither makes room.
+            None if n % 2 == 0 => bench.give(Input::RequestGone(id)),
+            None => bench.pass(Duration::from_secs(11)),
+        }
+    }
+    assert_eq!(refused, 17);
+    bench.release();
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.start("Chain", "f", json!({"n": 1})).status, 201, "there is room again");
+}
