@@ -43,6 +43,31 @@ fn the_files_that_the_readme_shows_are_those_in_the_repository() {
     assert_eq!(shown, 2, "a workflow and a worker");
 }
 
+#[test]
+fn every_file_that_the_papers_name_is_there() {
+    let mut papers = vec![root().join("README.md"), root().join("CONTRIBUTING.md")];
+    for folder in ["docs/src/guide", "docs/src/reference"] {
+        let entries = std::fs::read_dir(root().join(folder)).expect("a folder of the book");
+        papers.extend(entries.map(|entry| entry.expect("an entry").path()));
+    }
+    let folders = ["core/", "io/", "sim/", "server/", "sdk/", "docs/", "scripts/"];
+    let mut named = 0;
+    for paper in papers {
+        let text = std::fs::read_to_string(&paper).expect("a paper");
+        for path in text.split('`').skip(1).step_by(2).filter(|code| folders.iter().any(|f| code.starts_with(f))) {
+            // A test may follow: `file::name`.
+            let (file, test) = path.split_once("::").map_or((path, None), |(file, test)| (file, Some(test)));
+            assert!(root().join(file).exists(), "{} names {path}", paper.display());
+            if let Some(test) = test {
+                let source = std::fs::read_to_string(root().join(file)).expect("a file of tests");
+                assert!(source.contains(&format!("fn {test}(")), "{} names {path}", paper.display());
+            }
+            named += 1;
+        }
+    }
+    assert!(named > 80, "only {named} were found");
+}
+
 #[tokio::test]
 async fn the_five_minutes_of_the_readme_end_with_two_greetings() {
     let readme = readme();
