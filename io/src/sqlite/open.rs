@@ -95,6 +95,7 @@ impl SqliteStore {
                 let holder = peek::peek(&path).ok().and_then(|seen| seen.fence.holder);
                 OpenError::Held { path: path.clone(), holder: HeldBy { holder, pid } }
             }
+            Refused::Io(error) if may_not_write(&error) => OpenError::ReadOnly { path: path.clone() },
             Refused::Io(error) => OpenError::Lock { path: lock::path_of(&path), error },
         })?;
         check_header(&path)?;
@@ -116,6 +117,11 @@ impl SqliteStore {
     pub fn attach(self) -> Attached<SqliteBackend> {
         Attached::new(|replies| SqliteBackend::start(self.path, self.connection, self.lock, replies))
     }
+}
+
+/// Whether a file cannot be made or written for want of permission, and not for want of locks.
+fn may_not_write(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
 /// The one path of the file, so that two names of it have one lock.

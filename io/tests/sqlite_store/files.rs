@@ -90,6 +90,15 @@ fn a_path_that_cannot_be_a_database_is_refused_with_what_would_be_right() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_folder_that_nothing_can_be_made_in_is_refused_as_one_that_cannot_be_written() {
+    // Not even root makes files there.
+    let error = SqliteStore::open("/sys/orbit.db").unwrap_err();
+    assert!(matches!(error, OpenError::ReadOnly { .. }), "{error:?}");
+    assert!(error.to_string().contains("make files beside it"), "{error}");
+}
+
+#[test]
 fn a_file_of_another_kind_is_refused_and_left_as_it_is() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("notes.txt");
