@@ -56,7 +56,7 @@ codes! {
     /// The input does not match the workflow's schema.
     InputInvalid = "INPUT_INVALID", 422, false, "send an input that matches the workflow's input schema";
     /// A payload is larger than `max_payload_bytes`.
-    PayloadTooLarge = "PAYLOAD_TOO_LARGE", 413, false, "send less, or raise --max-payload-bytes";
+    PayloadTooLarge = "PAYLOAD_TOO_LARGE", 413, false, "send less, or raise the limit that the message names";
     /// A bound on what may be active or queued is reached.
     ResourceExhausted = "RESOURCE_EXHAUSTED", 429, true, "wait for running executions to end, or raise the limit that the message names";
     /// This server is not the one that serves writes.
