@@ -144,7 +144,13 @@ impl<M: Mutants> Node<M> {
                 }
                 GroupOutcome::Rejected(Rejection::Refused { message }) => {
                     self.log(LogEvent::StoreFailed { call: "append".into(), message: message.clone() });
+                    // Told to those who asked, if any did. What it decided by itself, it would decide again.
+                    let asked = flight.draft.works.iter().any(|work| work.request().is_some());
+                    let execution = flight.execution.clone();
                     self.not_written(flight, &message);
+                    if !asked {
+                        self.quarantine(&execution, message);
+                    }
                 }
                 GroupOutcome::Rejected(_) => self.try_again(flight, true),
             }
@@ -257,6 +263,12 @@ impl<M: Mutants> Node<M> {
         } else {
             self.ready.push_back(execution);
         }
+    }
+
+    /// An execution that cannot go on is set aside, so that the others can.
+    fn quarantine(&mut self, execution: &ExecutionId, reason: String) {
+        self.log(LogEvent::Quarantined { execution_id: execution.clone(), reason: reason.clone() });
+        self.slots.get_mut(execution).expect("an execution in flight stays in memory").body = Body::Broken(reason);
     }
 
     /// Nothing of a group was written, and those who asked are told so; what nobody asked for is tried again.

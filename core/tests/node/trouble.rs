@@ -3,7 +3,9 @@
 use crate::bench::{Bench, code};
 use orbit_core::api::request::Request;
 use orbit_core::node::{Input, LogEvent};
-use orbit_core::store::outcome::FailureKind;
+use orbit_core::store::append::{GroupOutcome, Rejection};
+use orbit_core::store::outcome::{FailureKind, Reply};
+use orbit_core::store::transaction::{Transaction, Verdict};
 use serde_json::json;
 use std::time::Duration;
 
@@ -116,4 +118,26 @@ fn what_waits_for_a_database_that_does_not_answer_stays_bounded() {
     bench.release();
     bench.pass(Duration::from_secs(1));
     assert_eq!(bench.start("Chain", "f", json!({"n": 1})).status, 201, "there is room again");
+}
+
+#[test]
+fn an_execution_whose_decisions_the_database_refuses_is_set_aside_and_not_tried_for_ever() {
+    let mut bench = Bench::new();
+    deploy_nap(&mut bench);
+    bench.start("Nap", "e", json!(null));
+    bench.hold = true;
+    bench.pass(Duration::from_secs(3605));
+    let mut appends = 0;
+    while let Some((call, transaction)) = bench.held.pop_front() {
+        let Transaction::Append(append) = &transaction else { panic!("an append, not {transaction:?}") };
+        appends += 1;
+        assert!(appends < 10, "the same is refused again and again");
+        let refused = GroupOutcome::Rejected(Rejection::Refused { message: "too big".into() });
+        let reply = Reply::Done(Verdict::Append(vec![refused; append.groups.len()]));
+        bench.give(Input::Store { call, reply });
+    }
+    assert!(bench.logs.iter().any(|line| matches!(line, LogEvent::Quarantined { .. })));
+    bench.hold = false;
+    assert_eq!(code(&bench.ask(Request::Cancel { execution: "e".into(), reason: None })), "INTERNAL");
+    assert_eq!(bench.start("Nap", "f", json!(null)).status, 201, "the others go on");
 }
