@@ -36,8 +36,8 @@ enum Command {
         /// Plants a mistake.
         #[arg(long, value_parser = mutant::parse)]
         mutant: Option<Mutant>,
-        /// Writes everything that happens as JSON lines (`-` for the standard output).
-        #[arg(long, value_name = "FILE")]
+        /// Writes everything that happens as JSON lines, to a file or to the standard output.
+        #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
         trace: Option<String>,
         /// Runs it twice, and compares.
         #[arg(long)]
@@ -45,7 +45,7 @@ enum Command {
         #[command(flatten)]
         settings: Settings,
     },
-    /// Runs many seeds.
+    /// Runs many seeds, until one fails.
     Explore {
         /// Half open, such as `0..1000`.
         #[arg(long, value_parser = parse_seeds, default_value = "0..1000")]
@@ -53,6 +53,9 @@ enum Command {
         /// Begins no run after so many seconds.
         #[arg(long)]
         seconds: Option<u64>,
+        /// Goes on after a failure.
+        #[arg(long)]
+        keep_going: bool,
         /// Threads.
         #[arg(long, default_value_t = 2)]
         jobs: usize,
@@ -108,9 +111,10 @@ fn main() -> ExitCode {
         Command::Run { seed, mutant, trace, check_determinism, settings } => {
             run_one(seed, mutant, trace.as_deref(), check_determinism, settings.set)
         }
-        Command::Explore { seeds, seconds, jobs, settings } => explore(&Ensemble {
+        Command::Explore { seeds, seconds, keep_going, jobs, settings } => explore(&Ensemble {
             budget: seconds.map(Duration::from_secs),
             jobs,
+            stop_at_first: !keep_going,
             settings: settings.set,
             shard: Shard::WHOLE,
             ..Ensemble::of(seeds)

@@ -26,6 +26,8 @@ pub struct Bench {
     /// Appends are kept back instead of run.
     pub hold: bool,
     pub held: VecDeque<(CallId, Transaction)>,
+    /// The next transaction of this name fails: nothing of it happens.
+    pub fail: Option<&'static str>,
     pub responses: BTreeMap<RequestId, Response>,
     pub logs: Vec<LogEvent>,
     pub exit: Option<u8>,
@@ -55,6 +57,7 @@ impl Bench {
             starts: 0,
             hold: false,
             held: VecDeque::new(),
+            fail: None,
             responses: BTreeMap::new(),
             logs: Vec::new(),
             exit: None,
@@ -83,7 +86,11 @@ impl Bench {
             while let Some(effect) = self.node.poll_effect() {
                 match effect {
                     Effect::Store { call, transaction, .. } => {
-                        if self.hold && transaction.writes() {
+                        if self.fail == Some(transaction.name()) {
+                            self.fail = None;
+                            let failure = Failure { kind: FailureKind::Unwritable, message: "injected".into() };
+                            inputs.push_back(Input::Store { call, reply: outcome::Reply::Failed(failure) });
+                        } else if self.hold && transaction.writes() {
                             self.held.push_back((call, transaction));
                         } else {
                             let reply = self.run(transaction);

@@ -29,7 +29,7 @@ impl DeliveryCheck {
                 let bounded = room || polled.tasks.len() - again <= poll.max_tasks as usize;
                 ensure!(bounded, CHECK, "{} tasks for a poll that takes {}", polled.tasks.len(), poll.max_tasks);
                 for task in &polled.tasks {
-                    self.on_task(task, poll.session, answer.on_the_wire, histories, marks)?;
+                    self.on_task(task, poll.session, answer, histories, marks)?;
                 }
                 if !polled.cancel.is_empty() {
                     marks.hit(Mark::CancelListed);
@@ -47,11 +47,11 @@ impl DeliveryCheck {
         &mut self,
         task: &Assignment,
         session: SessionId,
-        on_the_wire: bool,
+        answer: &Answer<'_>,
         histories: &HistoryCheck,
         marks: &mut Coverage,
     ) -> Checked {
-        let token = &task.token;
+        let (token, current, on_the_wire) = (&task.token, answer.current, answer.on_the_wire);
         ensure!(token.execution == task.execution_id, CHECK, "{token} belongs to {}", task.execution_id);
         let Some(tracked) = histories.get(&task.execution_id) else {
             return Err(Violation::safety(CHECK, format!("{token} is handed out, and its execution is not recorded")));
@@ -76,7 +76,8 @@ impl DeliveryCheck {
         let repeat = self.sent.contains(&attempt);
         let again = !self.answered.insert(token.clone());
         ensure!(
-            task.redelivery || !repeat,
+            // What a server that was replaced sends after a pause, nobody can flag (protocols, 29).
+            task.redelivery || !repeat || !current,
             CHECK,
             "attempt {} of {} of {} was sent before, and {token} does not say so",
             task.attempt,

@@ -19,7 +19,8 @@ impl Excuses {
     /// Whether a fault explains this line.
     pub fn explain(self, line: &LogEvent) -> bool {
         match line {
-            LogEvent::FenceLost { .. } => self.usurped,
+            // A server that was replaced does not know what its successor deployed.
+            LogEvent::FenceLost { .. } | LogEvent::Quarantined { .. } => self.usurped,
             LogEvent::Unservable { .. } => self.database,
             _ => false,
         }

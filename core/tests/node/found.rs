@@ -1,0 +1,124 @@
+//! What the simulator found, each told as the shortest story that shows it.
+
+use crate::bench::{Bench, code};
+use orbit_core::api::request::{Poll, Request};
+use orbit_core::api::response::Reply;
+use orbit_core::id::{Incarnation, SessionId};
+use orbit_core::node::Input;
+use orbit_core::store::outcome;
+use orbit_core::store::statement::Holder;
+use orbit_core::store::transaction::{Campaign, Transaction};
+use orbit_core::time::WallMs;
+use serde_json::json;
+use std::time::Duration;
+
+/// Runs the oldest transaction that was kept back, and tells the node; its name.
+fn run_one(bench: &mut Bench) -> &'static str {
+    let (call, transaction) = bench.held.pop_front().expect("something is kept back");
+    let name = transaction.name();
+    let reply = bench.run(transaction);
+    bench.give(Input::Store { call, reply });
+    name
+}
+
+fn poll_for(session: SessionId, max_tasks: u32) -> Request {
+    let wait = Duration::from_secs(20);
+    Request::Poll(Poll { session, max_tasks, wait, holding: Some(vec![]), results: vec![] })
+}
+
+#[test]
+fn a_claimed_task_whose_session_is_gone_goes_back_and_is_found_there() {
+    let mut bench = Bench::new();
+    bench.deploy_chain(1);
+    bench.start("Chain", "e", json!({"n": 1}));
+    let gone = bench.register("gone");
+    bench.hold = true;
+    bench.send(poll_for(gone, 1));
+    bench.ask(Request::Unregister { session: gone });
+    bench.release();
+    let session = bench.register("w");
+    assert_eq!(bench.take(session).execution_id.as_str(), "e");
+}
+
+#[test]
+fn a_claim_that_runs_before_the_repetition_of_an_append_does_not_hide_what_it_queues() {
+    let mut bench = Bench::new();
+    bench.deploy_chain(1);
+    let session = bench.register("w");
+    bench.hold = true;
+    bench.send_start("Chain", "e", json!({"n": 1}));
+    let poll = bench.send(poll_for(session, 1));
+    let (call, _) = bench.held.pop_front().expect("the append");
+    bench.give(Input::Store { call, reply: outcome::Reply::Unknown });
+    while !bench.held.is_empty() {
+        assert_eq!(run_one(&mut bench), "claim");
+    }
+    bench.pass(Duration::from_secs(1));
+    bench.release();
+    assert_eq!(bench.polled(poll).tasks.len(), 1);
+}
+
+#[test]
+fn an_execution_is_not_shown_older_than_a_read_of_the_store_has_shown_it() {
+    let mut bench = Bench::new();
+    bench.deploy_chain(1);
+    bench.start("Chain", "e", json!({"n": 1}));
+    bench.hold = true;
+    bench.send(Request::Cancel { execution: "e".into(), reason: None });
+    // Committed, and the reply is still to come.
+    let (_, transaction) = bench.held.front().expect("the append").clone();
+    bench.run(transaction);
+    assert_eq!(bench.history("e").last().map(String::as_str), Some("WorkflowCancelled"));
+    assert_eq!(bench.status("e"), "cancelled");
+}
+
+#[test]
+fn a_task_in_an_open_poll_is_not_answered_to_another_poll_of_the_session() {
+    let mut bench = Bench::with(|config| config.limits.max_append_groups = 1);
+    bench.deploy_chain(1);
+    for id in ["e1", "e2"] {
+        bench.start("Chain", id, json!({"n": 1}));
+    }
+    let session = bench.register("w");
+    bench.hold = true;
+    let first = bench.send(poll_for(session, 2));
+    assert_eq!([run_one(&mut bench), run_one(&mut bench)], ["claim", "append"]);
+    // One task is in the first poll's answer, which waits for the other one.
+    let second = bench.send(poll_for(session, 2));
+    assert!(bench.responses.is_empty(), "{:?}", bench.responses);
+    bench.release();
+    assert_eq!(bench.polled(first).tasks.len(), 2);
+    assert!(!bench.responses.contains_key(&second));
+}
+
+#[test]
+fn a_start_that_may_have_been_written_before_the_fence_moved_is_not_called_fenced() {
+    let mut bench = Bench::new();
+    bench.deploy_chain(1);
+    bench.hold = true;
+    let start = bench.send_start("Chain", "e", json!({"n": 1}));
+    let (_, transaction) = bench.held.front().expect("the append").clone();
+    bench.run(transaction);
+    let holder = Holder { node_id: "o".into(), host: String::new(), pid: 1, addr: None, since_ms: WallMs(0) };
+    let incarnation = Incarnation(uuid::Uuid::from_u128(77));
+    bench.run(Transaction::Campaign(Campaign { incarnation, holder }));
+    bench.pass(Duration::from_secs(2));
+    assert_eq!(bench.exit, Some(1));
+    assert_eq!(code(&bench.answer(start)), "OUTCOME_UNKNOWN");
+}
+
+#[test]
+fn a_recovery_reads_again_what_it_could_not_read() {
+    let mut bench = Bench::new();
+    bench.deploy_chain(1);
+    let session = bench.register("w");
+    let poll = bench.send(poll_for(session, 1));
+    bench.start("Chain", "e", json!({"n": 1}));
+    bench.polled(poll);
+    bench.fail = Some("load");
+    bench.restart();
+    let ready = |bench: &mut Bench| matches!(bench.ask(Request::Ready).reply, Reply::Ready(r) if r.ready);
+    assert!(!ready(&mut bench), "the execution is not read yet");
+    bench.pass(Duration::from_secs(2));
+    assert!(ready(&mut bench));
+}
