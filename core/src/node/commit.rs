@@ -131,6 +131,7 @@ impl<M: Mutants> Node<M> {
         };
         assert_eq!(flights.len(), outcomes.len(), "an append has one outcome for each group");
         self.pause = FIRST_PAUSE;
+        self.write_failed = None;
         self.counters.appends += 1;
         let mut fenced = None;
         for (flight, outcome) in flights.into_iter().zip(outcomes) {

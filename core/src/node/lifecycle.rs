@@ -18,6 +18,7 @@ use crate::store::statement::{Holder, ReadDue};
 use crate::store::transaction::{Campaign, CampaignVerdict, Transaction, Verdict};
 use crate::time::Mono;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How far a server is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,6 +51,8 @@ pub(crate) enum Phase {
     Exited,
 }
 
+/// So long after a write failed, or was in doubt, the server says that it is not ready.
+const WRITE_TROUBLE: Duration = Duration::from_secs(5);
 /// How many executions one page of a recovery names.
 const RECOVERY_PAGE: u32 = 1000;
 
@@ -71,6 +74,18 @@ impl<M: Mutants> Node<M> {
     /// Whether requests are taken in.
     pub(super) fn takes_requests(&self) -> bool {
         matches!(self.phase, Phase::Serving { .. })
+    }
+
+    /// Whether a write would be taken in and has a chance: serving, and no write has failed lately.
+    pub(super) fn is_ready(&self) -> bool {
+        self.takes_requests() && self.why_not_writing().is_none()
+    }
+
+    /// Why writes have no chance now, for people. What fails is tried again, and a while without a failure counts as
+    /// health, since nothing else may be there to be written.
+    pub(super) fn why_not_writing(&self) -> Option<&'static str> {
+        let failed = self.write_failed.is_some_and(|at| self.now.mono < at + WRITE_TROUBLE);
+        failed.then_some("the database does not take writes")
     }
 
     /// What this server writes under, once it is the writer.

@@ -119,6 +119,8 @@ pub struct Node<M: Mutants = NoMutants> {
     /// Executions whose start is under way.
     starting: u64,
 
+    /// When a write failed, or was in doubt, since the last one that did not.
+    write_failed: Option<Mono>,
     committing: bool,
     /// After a failed append: not before this time, and the pause after the next failure.
     resume: Option<Mono>,
@@ -186,6 +188,7 @@ impl<M: Mutants> Node<M> {
             due: load::DueScan::default(),
             active: 0,
             starting: 0,
+            write_failed: None,
             committing: false,
             resume: None,
             pause: commit::FIRST_PAUSE,
@@ -302,14 +305,17 @@ impl<M: Mutants> Node<M> {
         let call = match self.calls.reply(self.now.mono, id, reply, &self.mutants) {
             Progress::Stray => return,
             Progress::Again { name, failure: Some(failure) } => {
+                self.write_trouble(name);
                 return self.log(LogEvent::StoreFailed { call: name.into(), message: failure.message });
             }
             Progress::Again { name, failure: None } => {
+                self.write_trouble(name);
                 return self.log(LogEvent::StoreUnknown { call: name.into() });
             }
             Progress::Settled(call) => call,
         };
         if let Err(failure) = &call.outcome {
+            self.write_trouble(call.transaction.name());
             let name = call.transaction.name().into();
             self.log(LogEvent::StoreFailed { call: name, message: failure.message.clone() });
         }
@@ -327,6 +333,13 @@ impl<M: Mutants> Node<M> {
             Purpose::Due => self.on_due(outcome),
             Purpose::Read(request) => self.on_read(request, outcome),
             Purpose::SaveWorker => {}
+        }
+    }
+
+    /// An append did not go through at once.
+    fn write_trouble(&mut self, transaction: &str) {
+        if transaction == "append" {
+            self.write_failed = Some(self.now.mono);
         }
     }
 

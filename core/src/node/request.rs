@@ -73,7 +73,8 @@ impl<M: Mutants> Node<M> {
             Request::Health => return self.health(id),
             Request::Ready => return self.ready(id),
             Request::Livez => return self.probe(id, true),
-            Request::Readyz | Request::Leaderz => return self.probe(id, self.takes_requests()),
+            Request::Readyz => return self.probe(id, self.takes_requests()),
+            Request::Leaderz => return self.probe(id, self.is_ready()),
             Request::Metrics => return self.metrics(id),
             _ => {}
         }
@@ -191,8 +192,8 @@ impl<M: Mutants> Node<M> {
             node_id: None,
             term: self.fence().map(|f| f.term),
             leader: None,
-            ready: self.takes_requests(),
-            reason: self.why_not_ready().map(Into::into),
+            ready: self.is_ready(),
+            reason: self.why_not_ready().or(self.why_not_writing()).map(Into::into),
         };
         let status = if ready.ready { 200 } else { 503 };
         self.answer(id, Response { status, retry_after: None, reply: Reply::Ready(ready) });
@@ -211,7 +212,7 @@ impl<M: Mutants> Node<M> {
             worker_sessions: self.sessions.len() as u64,
             open_attempts: self.attempts.len() as u64,
             waiting_polls: self.polls.len() as u64,
-            ready: self.takes_requests(),
+            ready: self.is_ready(),
             term: self.fence().map(|f| f.term).unwrap_or_default(),
         };
         self.answer(id, Response::ok(Reply::Metrics(Box::new(metrics))));
@@ -502,7 +503,7 @@ impl<M: Mutants> Node<M> {
             }
             self.request_deadlines.pop_first();
             match self.requests.get(&id).map(|open| &open.kind) {
-                None => {}
+                None => self.expire_results(id),
                 Some(Open::Wait(_)) => self.expire_wait(id),
                 Some(Open::Write | Open::Deploy | Open::Report { .. }) => {
                     let message = "the database has not answered in time: the request may still take effect";

@@ -121,6 +121,9 @@ impl<M: Mutants> Node<M> {
         let waiting = self.polls.get_mut(id).expect("opened just now");
         waiting.eager |= urgent || wait.is_zero();
         waiting.assigned = again;
+        if !results.is_empty() {
+            self.request_deadlines.insert((self.now.mono + self.config.request_deadline, id));
+        }
         self.take_results(id, session, results);
         self.answer_poll_when_due(id);
     }
@@ -226,6 +229,17 @@ impl<M: Mutants> Node<M> {
             };
             self.respond(request, response);
         }
+    }
+
+    /// A poll whose results have had no outcome for too long is told so; what is on its way to it stays with its session.
+    pub(super) fn expire_results(&mut self, id: RequestId) {
+        let Some(poll) = self.polls.get_mut(id) else { return };
+        if poll.outcomes.iter().all(Option::is_some) {
+            return;
+        }
+        let message = "the database has not answered in time: the results may still be recorded";
+        self.polls.close(id);
+        self.answer(id, ApiError::new(ErrorCode::OutcomeUnknown, message));
     }
 
     /// Answers a poll if nothing of it is open and there is something to say, or its time is over.

@@ -163,3 +163,20 @@ fn schemas_are_checked_when_deployed_when_started_and_at_the_end() {
         other => panic!("an execution, not {other:?}"),
     }
 }
+
+#[test]
+fn a_server_whose_writes_fail_says_that_it_is_not_ready_until_they_do_not() {
+    let mut bench = Bench::new();
+    bench.deploy_chain(1);
+    bench.hold = true;
+    let start = bench.send_start("Chain", "e", json!({"n": 1}));
+    let (call, _) = bench.held.pop_front().expect("the append");
+    bench.give(Input::Store { call, reply: orbit_core::store::outcome::Reply::Unknown });
+    assert_eq!(bench.ask(Request::Ready).status, 503);
+    assert_eq!(bench.ask(Request::Leaderz).status, 503);
+    assert_eq!(bench.ask(Request::Readyz).status, 200, "it may be read all the same");
+    bench.hold = false;
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.answer(start).status, 201);
+    assert_eq!(bench.ask(Request::Ready).status, 200);
+}

@@ -232,3 +232,22 @@ fn an_unregistered_workers_task_is_delivered_again_at_once() {
     let polled = bench.polled(waiting);
     assert!(polled.tasks[0].redelivery, "{polled:?}");
 }
+
+#[test]
+fn a_poll_whose_results_have_no_outcome_in_time_is_told_so_and_its_task_is_not_lost() {
+    let mut bench = Bench::new();
+    bench.deploy_chain(2);
+    bench.start("Chain", "e", json!({"n": 1}));
+    let session = bench.register("w");
+    let task = bench.take(session);
+    bench.hold = true;
+    let results = vec![Bench::result(&task.token, json!(1))];
+    let poll = bench.send(Bench::poll_request(session, Some(vec![]), results));
+    bench.pass(Duration::from_secs(11));
+    let response = bench.answer(poll);
+    assert_eq!(code(&response), "OUTCOME_UNKNOWN");
+    bench.release();
+    bench.pass(Duration::from_secs(2));
+    let next = bench.take(session);
+    assert_eq!((next.task_name.as_str(), next.redelivery), ("task.2", false));
+}

@@ -8,6 +8,8 @@ use orbit_sdk::{Client, Execution, ExecutionSummary, ExecutionsPage, ExecutionsQ
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// How long a wait bears with a server that is away: longer than a restart takes.
+const RESTART: Duration = Duration::from_secs(10);
 /// Executions that are asked for at once.
 const PAGE: usize = 1000;
 
@@ -75,7 +77,9 @@ async fn show(arguments: ExecutionArgs) -> Result<(), Failure> {
 }
 
 async fn wait_for(arguments: WaitArgs) -> Result<(), Failure> {
-    wait(&client(&arguments.remote)?, &arguments.id, arguments.timeout.0, arguments.output.form).await
+    // The server may be restarted meanwhile; the execution goes on all the same.
+    let client = client(&arguments.remote)?.with_patience(RESTART);
+    wait(&client, &arguments.id, arguments.timeout.0, arguments.output.form).await
 }
 
 /// Waits for the end of an execution and prints it; how it ended decides the exit code.

@@ -18,7 +18,7 @@ use std::sync::{Arc, LazyLock};
 /// Steps of work that one expression may do; 64 bytes of text made, or two items visited, count as one.
 pub const MAX_WORK: u64 = 1_000_000;
 /// Bytes, as JSON, that all expressions of one template together may give.
-pub const MAX_RENDERED_BYTES: usize = 16 << 20;
+pub const MAX_RENDERED_BYTES: usize = 4 << 20;
 
 /// A compiled expression.
 pub(super) type Program = Expression<'static, 'static>;

@@ -306,9 +306,9 @@ fn what_is_given_is_bounded() {
     let long = json!({"text": "x".repeat(1 << 20)});
     let all = format!("${{ [{}] }}", vec!["input.text"; 20].join(", "));
     let error = render_on(long.clone(), json!(all)).expect_err("20 MiB are too much");
-    assert!(error.message.contains("16 MiB"), "{error}");
+    assert!(error.message.contains("4 MiB"), "{error}");
     let many = json!(vec!["${ input.text }"; 20]);
-    assert!(render_on(long, many).is_err_and(|e| e.message.contains("16 MiB")));
+    assert!(render_on(long, many).is_err_and(|e| e.message.contains("4 MiB")));
 }
 
 #[test]
