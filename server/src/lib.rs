@@ -3,6 +3,7 @@
 //! * [`cli`]: what can be typed. [`command`]: what each command does, one file each.
 //! * [`config`]: the server's options, from command line, environment and file.
 //! * [`serve`]: store, node and HTTP front put together. [`telemetry`]: log lines.
+//! * [`ui`]: the pages at `/ui/`.
 //! * [`output`]: tables, JSON, ids. [`failure`]: errors and exit codes.
 
 pub mod cli;
@@ -12,6 +13,7 @@ pub mod failure;
 pub mod output;
 pub mod serve;
 pub mod telemetry;
+pub mod ui;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -2,12 +2,14 @@
 
 use crate::config::Options;
 use crate::failure::Failure;
+use crate::ui::Ui;
 use orbit_core::id::NodeId;
 use orbit_core::node::{Limits, NodeConfig};
 use orbit_io::driver::{Driver, DriverTask, NodeHandle};
 use orbit_io::http::{Front, HttpConfig};
 use orbit_io::sqlite::SqliteStore;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -51,8 +53,9 @@ impl Server {
             // A sender that is gone wants the end as much as one that says so.
             let _ = stopping.wait_for(|stop| *stop).await;
         };
+        let front = front.with_extra(Arc::new(Ui::new(node.clone(), options.token.as_deref())));
         let front = tokio::spawn(front.serve(node.clone(), http_config(options), shutdown));
-        info!(target: "orbit_runtime::server", %addr, tls = false, ui = false, "ORBIT runtime listening");
+        info!(target: "orbit_runtime::server", %addr, tls = false, ui = true, "ORBIT runtime listening");
         Ok(Server { addr, node, driver, front, stop })
     }
 

@@ -188,7 +188,7 @@ async fn the_log_is_in_the_form_that_was_asked_for() {
     let stage = Stage::new(&[]).await;
     let log = stage.server.process.log();
     let text =
-        format!("INFO orbit_runtime::server: ORBIT runtime listening addr={} tls=false ui=false", stage.server.addr);
+        format!("INFO orbit_runtime::server: ORBIT runtime listening addr={} tls=false ui=true", stage.server.addr);
     assert!(log.contains(&text), "{log}");
 }
 

@@ -123,7 +123,8 @@ fn metric(text: &str, name: &str) -> Option<u64> {
 
 fn next_commands(url: &str) -> String {
     format!(
-        "\nThe server goes on until it is interrupted (Ctrl-C). Try, in another terminal:\n\n  \
+        "\nThe server goes on until it is interrupted (Ctrl-C). Look at {url}/ui/ with a browser. Try, in another \
+         terminal:\n\n  \
          export ORBIT_SERVER={url}\n  \
          orbit executions list\n  \
          orbit start OrderProcessing --wait --input '{{\"order_id\": \"o-2\", \"customer\": \"bob\", \"amount\": 7, \

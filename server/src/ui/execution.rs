@@ -1,0 +1,208 @@
+//! One execution: what it was given and gave, what happened to each step, and its history.
+
+use super::html::{Html, encoded, html};
+use super::page::{Page, Tab};
+use super::timeline::{Timeline, step_of};
+use super::{Pages, Trouble, other, value};
+use orbit_core::api::response::ExecutionView;
+use orbit_core::api::{Reply, Request};
+use orbit_core::execution::event::Recorded;
+use orbit_core::id::{ExecutionId, Seq};
+use orbit_core::time::ClusterMs;
+use serde_json::Value;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Events that the timeline is made of, at most.
+const TIMELINE_EVENTS: usize = 5_000;
+/// Events asked for at once, and about how many bytes of them.
+const PER_READ: u32 = 1_000;
+const BYTES_PER_READ: u32 = 4 << 20;
+/// Reads for one page, at most: large payloads end a read early.
+const MAX_READS: usize = 8;
+/// Rows of the history on one page.
+const PER_PAGE: usize = 200;
+/// How often the page of a running execution is read again, where that is wanted.
+const REFRESH_SECONDS: u32 = 2;
+
+pub async fn page(pages: &Pages, id: ExecutionId, query: &str) -> Result<Page, Trouble> {
+    let parameter = |name: &str| {
+        query.split('&').filter_map(|part| part.split_once('=')).find(|(key, _)| *key == name).map(|(_, value)| value)
+    };
+    let Reply::Execution(view) = pages.ask(Request::GetExecution(id.clone())).await? else { return Err(other()) };
+    let after: u64 = parameter("after").and_then(|text| text.parse().ok()).unwrap_or(0);
+    let (events, more) = history(pages, &id, Seq(0), TIMELINE_EVENTS).await?;
+    let definition = definition(pages, &view).await;
+    let running = !view.item.status.is_terminal();
+    let now = if running { now().max(view.item.updated_at_ms) } else { view.item.updated_at_ms };
+    let timeline = Timeline::of(&events, &definition, now, !running).render();
+    let cut = more.then(|| {
+        html!("<p class=\"quiet small\">The timeline shows the first {} events of this history.</p>", events.len())
+    });
+    // Those that are at hand already need not be read again.
+    let at_hand = usize::try_from(after).unwrap_or(usize::MAX);
+    let rows: Vec<Recorded> = match events.get(at_hand..) {
+        Some(rest) if !rest.is_empty() || !more => rest.iter().take(PER_PAGE).cloned().collect(),
+        _ => history(pages, &id, Seq(after), PER_PAGE).await?.0,
+    };
+    let follow = running && parameter("follow").is_some();
+    let begin = view.item.created_at_ms;
+    let body = html!(
+        "<p class=\"crumb\"><a href=\"/ui/\">Executions</a> /</p><h1>{}{}</h1>{}{}{}<h2>Timeline {}</h2>{}{}\
+         <h2 id=\"history\">History <small>{}</small></h2>{}{}",
+        id.as_str(),
+        value::status(view.item.status),
+        summary(&view, now),
+        view.error.as_ref().map(|error| html!("<div class=\"notice\">{}</div>", value::error(error))),
+        payloads(&view),
+        running.then(|| following(&id, follow)),
+        timeline,
+        cut,
+        value::counted(view.last_seq.0, "event"),
+        table(&rows, begin),
+        paging(&id, after, &rows, view.last_seq)
+    );
+    Ok(Page { title: id.to_string(), tab: Some(Tab::Executions), refresh: follow.then_some(REFRESH_SECONDS), body })
+}
+
+/// This server's own clock, by which the bars of what still runs are drawn. Nothing is decided by it.
+fn now() -> ClusterMs {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    ClusterMs(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// Events after `after`, at least `wanted` of them where there are so many, and whether there are more.
+async fn history(pages: &Pages, id: &ExecutionId, after: Seq, wanted: usize) -> Result<(Vec<Recorded>, bool), Trouble> {
+    let mut events: Vec<Recorded> = Vec::new();
+    let mut more = true;
+    for _ in 0..MAX_READS {
+        let after = events.last().map_or(after, |event| event.seq);
+        let request = Request::GetHistory { execution: id.clone(), after, limit: PER_READ, max_bytes: BYTES_PER_READ };
+        let Reply::History(read) = pages.ask(request).await? else { return Err(other()) };
+        events.extend(read.events);
+        more = read.more;
+        if !more || events.len() >= wanted {
+            break;
+        }
+    }
+    Ok((events, more))
+}
+
+/// The document of the execution's workflow. The page does without it.
+async fn definition(pages: &Pages, view: &ExecutionView) -> Value {
+    let (name, version) = (view.item.workflow.clone(), Some(view.item.version.clone()));
+    match pages.ask(Request::GetWorkflow { name, version }).await {
+        Ok(Reply::Workflow(workflow)) => workflow.definition,
+        _ => Value::Null,
+    }
+}
+
+fn summary(view: &ExecutionView, now: ClusterMs) -> Html {
+    let item = &view.item;
+    let ended = item.status.is_terminal();
+    let fact = |name: &'static str, value: Html| html!("<div><dt>{}</dt><dd>{}</dd></div>", name, value);
+    let took = value::duration(now.0 - item.created_at_ms.0);
+    let mut facts = Html::new();
+    facts.push(fact("Workflow", value::workflow(item.workflow.as_str(), item.version.as_str())));
+    facts.push(fact("Started (UTC)", value::moment(item.created_at_ms)));
+    facts.push(fact(if ended { "Ended (UTC)" } else { "Last event (UTC)" }, value::moment(item.updated_at_ms)));
+    facts.push(fact(if ended { "Took" } else { "For" }, html!("{}", took)));
+    if view.run.0 > 1 {
+        facts.push(fact("Run", html!("{}", view.run.0)));
+    }
+    if !item.labels.is_empty() {
+        facts.push(fact("Labels", value::labels(&item.labels)));
+    }
+    html!("<div class=\"card pad\"><dl>{}</dl></div>", facts)
+}
+
+fn payloads(view: &ExecutionView) -> Html {
+    let output = match &view.output {
+        Some(output) => value::json(output),
+        None => html!("<div class=\"pad quiet\">none</div>"),
+    };
+    html!(
+        "<div class=\"pair\"><section><h2>Input</h2><div class=\"card\">{}</div></section>\
+         <section><h2>Output</h2><div class=\"card\">{}</div></section></div>",
+        value::json(&view.input),
+        output
+    )
+}
+
+/// The way to a page that keeps up, and back.
+fn following(id: &ExecutionId, follow: bool) -> Html {
+    let (query, text) = if follow { ("", "stop following") } else { ("?follow=1", "follow") };
+    html!("<small><a href=\"/ui/executions/{}{}\">{}</a></small>", encoded(id.as_str()), query, text)
+}
+
+fn table(events: &[Recorded], begin: ClusterMs) -> Html {
+    if events.is_empty() {
+        return html!("<div class=\"card empty\">No events here.</div>");
+    }
+    let rows = events.iter().map(|recorded| {
+        let since = recorded.at_ms.0 - begin.0;
+        html!(
+            "<tr><td class=\"number\">{}</td><td class=\"nowrap\">{} <span class=\"quiet small\">+{}</span></td>\
+             <td>{}</td><td>{}</td><td>{}</td></tr>",
+            recorded.seq.0,
+            value::moment(recorded.at_ms),
+            value::duration(since),
+            kind(recorded),
+            step_of(&recorded.event).map(|step| step.as_str()),
+            details(recorded)
+        )
+    });
+    html!(
+        "<div class=\"card scroll\"><table><thead><tr><th class=\"number\">#</th><th>Time (UTC)</th><th>Event</th>\
+         <th>Step</th><th>Details</th></tr></thead><tbody>{}</tbody></table></div>",
+        rows.collect::<Html>()
+    )
+}
+
+fn written(recorded: &Recorded) -> Value {
+    serde_json::to_value(recorded).expect("an event is made of JSON values")
+}
+
+fn kind(recorded: &Recorded) -> Html {
+    let kind = written(recorded)["type"].as_str().unwrap_or_default().to_owned();
+    let class = match kind.as_str() {
+        "StepSucceeded" | "WorkflowCompleted" | "TimerFired" => "good",
+        "StepFailed" | "StepAttemptFailed" | "WorkflowFailed" | "LimitReached" | "ContractViolated" => "bad",
+        "StepAttemptUncertain"
+        | "StaleResultIgnored"
+        | "RetryScheduled"
+        | "CancelRequested"
+        | "StepCancelled"
+        | "WorkflowCancelled" => "warn",
+        _ => "",
+    };
+    html!("<span class=\"{}\">{}</span>", class, kind)
+}
+
+/// The fields of an event that have no column.
+fn details(recorded: &Recorded) -> Html {
+    let mut fields = written(recorded);
+    let Some(fields) = fields.as_object_mut() else { return Html::new() };
+    for shown in ["seq", "at_ms", "type", "step"] {
+        fields.remove(shown);
+    }
+    let field = |(name, value): (&String, &Value)| {
+        let value = match (name.as_str(), value) {
+            (name, Value::Number(at)) if name.ends_with("_at_ms") || name == "deadline_ms" => {
+                at.as_i64().map_or_else(Html::new, |at| value::moment(ClusterMs(at)))
+            }
+            ("delay_ms", Value::Number(ms)) => html!("{}", value::duration(ms.as_i64().unwrap_or(0))),
+            (_, Value::String(text)) if text.len() <= 120 => html!("{}", text),
+            (_, other) => value::short_json(other),
+        };
+        html!("<span class=\"field\"><span class=\"quiet\">{}</span> {}</span>", name, value)
+    };
+    fields.iter().map(field).collect()
+}
+
+fn paging(id: &ExecutionId, after: u64, rows: &[Recorded], last: Seq) -> Html {
+    let target = |after: u64| format!("/ui/executions/{}?after={after}#history", encoded(id.as_str()));
+    let first = (after > 0).then(|| html!("<a href=\"{}\">← First events</a>", target(0)));
+    let end = rows.last().map_or(last.0, |event| event.seq.0);
+    let next = (end < last.0).then(|| html!("<a rel=\"next\" href=\"{}\">Later events →</a>", target(end)));
+    html!("<div class=\"pages\">{}{}</div>", first, next)
+}

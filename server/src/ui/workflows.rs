@@ -1,0 +1,118 @@
+//! Deployed workflows, and the definition of one version.
+
+use super::html::{Html, encoded, html};
+use super::page::{Page, Tab};
+use super::{Pages, Trouble, other, value};
+use orbit_core::api::response::WorkflowItem;
+use orbit_core::api::{Reply, Request};
+use orbit_core::id::{Version, WorkflowName};
+use serde_json::Value;
+
+pub async fn list(pages: &Pages) -> Result<Page, Trouble> {
+    let Reply::Workflows(found) = pages.ask(Request::ListWorkflows).await? else { return Err(other()) };
+    let body = if found.workflows.is_empty() {
+        html!(
+            "<div class=\"card empty\">Nothing is deployed yet. <code>orbit deploy FILE</code> deploys a workflow.</div>"
+        )
+    } else {
+        html!(
+            "<div class=\"card scroll\"><table><thead><tr><th>Workflow</th><th>Version</th><th></th><th>Description</th>\
+             <th>Deployed (UTC)</th><th></th></tr></thead><tbody>{}</tbody></table></div>",
+            found.workflows.iter().map(row).collect::<Html>()
+        )
+    };
+    let body = html!("<h1>Workflows</h1>{}", body);
+    Ok(Page { title: "Workflows".into(), tab: Some(Tab::Workflows), refresh: None, body })
+}
+
+fn row(item: &WorkflowItem) -> Html {
+    let (name, version) = (item.name.as_str(), item.version.as_str());
+    let latest = item.latest.then(|| html!("<span class=\"badge running\">latest</span>"));
+    html!(
+        "<tr><td><a class=\"id\" href=\"/ui/workflows/{}/{}\">{}</a></td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
+         <td class=\"nowrap\">{}</td></tr>",
+        encoded(name),
+        encoded(version),
+        name,
+        version,
+        latest,
+        item.description,
+        value::moment(item.created_at_ms),
+        executions_of(name)
+    )
+}
+
+fn executions_of(name: &str) -> Html {
+    html!("<a href=\"/ui/?workflow={}\">Executions</a>", encoded(name))
+}
+
+pub async fn one(pages: &Pages, name: WorkflowName, version: Option<Version>) -> Result<Page, Trouble> {
+    let Reply::Workflow(view) = pages.ask(Request::GetWorkflow { name, version }).await? else { return Err(other()) };
+    let item = &view.item;
+    let latest = item.latest.then(|| html!("<span class=\"badge running\">latest</span>"));
+    let description = item.description.as_ref().map(|text| html!("<p class=\"quiet\">{}</p>", text));
+    let steps = view.definition["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let body = html!(
+        "<p class=\"crumb\"><a href=\"/ui/workflows\">Workflows</a> /</p><h1>{} <span class=\"quiet\">{}</span>{}</h1>{}\
+         <div class=\"card pad\"><dl><div><dt>Deployed (UTC)</dt><dd>{}</dd></div><div><dt>Steps</dt><dd>{}</dd></div>\
+         <div><dt>Hash</dt><dd><code>{}</code></dd></div><div><dt>Runs</dt><dd>{}</dd></div></dl></div>\
+         <h2>Steps</h2>{}<h2>Definition</h2><div class=\"card\">{}</div>",
+        item.name.as_str(),
+        item.version.as_str(),
+        latest,
+        description,
+        value::moment(item.created_at_ms),
+        steps.len(),
+        item.definition_hash.as_str(),
+        executions_of(item.name.as_str()),
+        steps_table(steps),
+        value::json(&view.definition)
+    );
+    let title = format!("{} {}", item.name, item.version);
+    Ok(Page { title, tab: Some(Tab::Workflows), refresh: None, body })
+}
+
+/// Steps of a definition that a page shows.
+const MAX_STEPS: usize = 500;
+
+fn steps_table(steps: &[Value]) -> Html {
+    let rows = steps.iter().take(MAX_STEPS).map(|step| {
+        html!(
+            "<tr><td class=\"id\">{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            step["id"].as_str(),
+            what(step),
+            after(step),
+            step["when"].as_str().map(|when| html!("<code>{}</code>", when))
+        )
+    });
+    let more = steps
+        .len()
+        .checked_sub(MAX_STEPS + 1)
+        .map(|_| html!("<tr><td colspan=\"4\" class=\"quiet\">… {} more</td></tr>", steps.len() - MAX_STEPS));
+    html!(
+        "<div class=\"card scroll\"><table><thead><tr><th>Step</th><th>Does</th><th>After</th><th>When</th></tr></thead>\
+         <tbody>{}{}</tbody></table></div>",
+        rows.collect::<Html>(),
+        more
+    )
+}
+
+/// What a step does, from its definition.
+pub fn what(step: &Value) -> Html {
+    match (step["task"].as_str(), step.get("sleep")) {
+        (Some(task), _) => html!("{}", task),
+        (None, Some(sleep)) => html!("sleep <code>{}</code>", sleep.as_str()),
+        (None, None) => html!("compute"),
+    }
+}
+
+fn after(step: &Value) -> Html {
+    match step["after"].as_array() {
+        None => html!("<span class=\"quiet\">the one before</span>"),
+        Some(ids) if ids.is_empty() => html!("<span class=\"quiet\">nothing</span>"),
+        Some(ids) => {
+            let ids: Vec<&str> = ids.iter().filter_map(Value::as_str).collect();
+            html!("{}", ids.join(", "))
+        }
+    }
+}
