@@ -71,7 +71,7 @@ async fn an_order_is_shown_with_its_steps_its_worker_and_its_definition() {
     assert!(waiting.contains("waits for a worker") && waiting.contains("not yet"), "{waiting}");
     assert!(page(&server, "/ui/workers").contains("No worker has registered yet"));
 
-    let mut worker = Worker::builder().servers(&server.url()).worker_id("worker-1");
+    let mut worker = Worker::builder().servers(server.url()).worker_id("worker-1");
     let steps = ["validate", "fraud_check", "reserve", "charge", "ship", "notify"];
     let tasks =
         ["orders.validate", "fraud.check", "inventory.reserve", "payments.charge", "shipping.ship", "customers.notify"];

@@ -86,7 +86,7 @@ impl Door {
         let target = field("to").and_then(|to| String::from_utf8(to).ok()).filter(|to| is_page(to));
         let target = target.as_deref().unwrap_or("/ui/");
         let Some(lock) = &self.lock else { return redirect(target) };
-        if !field("token").is_some_and(|token| hash("token", &token) == lock.token) {
+        if field("token").is_none_or(|token| hash("token", &token) != lock.token) {
             return respond(StatusCode::UNAUTHORIZED, page(target, true));
         }
         let secure = request.headers().get("x-forwarded-proto").is_some_and(|proto| proto == "https");
