@@ -184,7 +184,7 @@ async fn the_log_is_in_the_form_that_was_asked_for() {
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect("JSON alone")).collect();
     let listening = lines.iter().find(|line| line["message"] == "ORBIT runtime listening").expect("it listens");
     assert_eq!(listening["target"], "orbit_runtime::server");
-    assert_eq!((&listening["tls"], &listening["ui"]), (&json!(false), &json!(false)));
+    assert_eq!((&listening["tls"], &listening["ui"]), (&json!(false), &json!(true)));
     let stage = Stage::new(&[]).await;
     let log = stage.server.process.log();
     let text =

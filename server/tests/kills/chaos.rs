@@ -26,9 +26,9 @@ const SETTLE: Duration = Duration::from_secs(60);
 /// A workflow that ends in the append that starts it.
 const PING: &str = "name: Ping\nversion: 1.0.0\nsteps: [{id: echo, compute: '${ input.n }'}]\n";
 /// Callers that start one `Ping` after the other, so that there is mostly an append for a kill to hit.
-const PINGERS: u64 = 4;
+const PINGERS: u64 = 8;
 /// How long each of them rests in between.
-const PING_EVERY: Duration = Duration::from_millis(3);
+const PING_EVERY: Duration = Duration::from_micros(500);
 
 /// What happened, for the checks.
 pub struct Record {
