@@ -1,10 +1,10 @@
 //! The pages at `/ui/`: what runs here, for people with a browser. They show and change nothing.
 //!
 //! Each page is made on the server from what the node answers, as HTML that needs no script, no build step and nothing
-//! from elsewhere. [`html`] sees to it that whatever comes from outside is text.
+//! from elsewhere. `html` sees to it that whatever comes from outside is text.
 //!
-//! * [`page`]: what all pages have in common. [`sign_in`]: the token as a cookie.
-//! * [`executions`], [`execution`] with its [`timeline`], [`workers`], [`workflows`]: one page each.
+//! * `page`: what all pages have in common. `sign_in`: the token as a cookie.
+//! * `executions`, `execution` with its `timeline`, `workers`, `workflows`: one page each.
 
 mod execution;
 mod executions;
