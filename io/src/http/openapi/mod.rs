@@ -1,6 +1,6 @@
 //! The description of the API in OpenAPI 3.1, made of what the router knows.
 //!
-//! [`document`] goes through [`Resource::TEMPLATES`] and asks [`operations`] what each method does there, so a route
+//! [`document`] goes through [`Resource::TEMPLATES`] and asks `operations` what each method does there, so a route
 //! that nobody described does not compile, and one that is described otherwise than it is served fails a test
 //! (`io/tests/openapi.rs`, which also keeps `docs/openapi.json` current).
 
