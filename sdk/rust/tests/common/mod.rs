@@ -92,6 +92,21 @@ impl Fake {
         format!("http://{}", self.addr)
     }
 
+    /// The next request that brings results: a report, or a poll where none was waiting.
+    pub async fn expect_results(&mut self) -> Exchange {
+        let brings = |exchange: &Exchange| exchange.body["results"].as_array().is_some_and(|r| !r.is_empty());
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < PATIENCE {
+            for path in ["/v1/tasks/complete", "/v1/workers/poll"] {
+                let found = self.within(std::time::Duration::from_millis(20), path).await;
+                if let Some(exchange) = found.filter(&brings) {
+                    return exchange;
+                }
+            }
+        }
+        panic!("no request with results came")
+    }
+
     /// The next request with this path (its query apart).
     pub async fn expect(&mut self, path: &str) -> Exchange {
         let found = self.within(PATIENCE, path).await;
