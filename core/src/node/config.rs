@@ -21,6 +21,11 @@ pub struct NodeConfig {
     pub heartbeat_interval: Duration,
     /// How often the fence and the database's clock are looked at (1 s by default).
     pub check_interval: Duration,
+    /// How long a look at the fence or the election lock may take before its connection is given up (3 s by default).
+    pub check_deadline: Duration,
+    /// How long a server that starts waits for another one's election lock before it refuses to start (3 s by default):
+    /// that of a killed server is freed as soon as the database notices.
+    pub start_patience: Duration,
     /// How long a store call may take before its connection is given up (30 s by default).
     pub call_deadline: Duration,
     /// How long a request waits for an outcome before it is told that it is unknown (10 s by default).
@@ -75,6 +80,8 @@ impl NodeConfig {
             session_timeout: Duration::from_secs(30),
             heartbeat_interval: Duration::from_secs(5),
             check_interval: Duration::from_secs(1),
+            check_deadline: Duration::from_secs(3),
+            start_patience: Duration::from_secs(3),
             call_deadline: Duration::from_secs(30),
             request_deadline: Duration::from_secs(10),
             stop_deadline: Duration::from_secs(10),

@@ -29,6 +29,8 @@ impl fmt::Display for RequestId {
 pub enum Connection {
     /// Appends and what must be ordered with them.
     Store,
+    /// The election lock, and what must be done by the session that holds it.
+    Election,
     /// The fence and the clock.
     Control,
     /// Reads and small writes of requests; several at once.
@@ -40,6 +42,10 @@ pub enum Connection {
 pub enum Effect {
     /// Run this transaction; then [`crate::node::Input::Store`] with the same call.
     Store { call: CallId, connection: Connection, transaction: Transaction },
+    /// No reply to this call came within its deadline: its connection is given up. The calls that wait behind it go to
+    /// another one, which takes its place; what it may still answer is dropped. Where nothing can hang for ever
+    /// (SQLite) there is nothing to do.
+    WriteOff { call: CallId, connection: Connection },
     /// Answer a request.
     Respond { request: RequestId, response: Response },
     /// Tell people.

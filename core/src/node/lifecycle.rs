@@ -14,7 +14,7 @@ use crate::node::request::Open;
 use crate::node::slot::{Body, Slot};
 use crate::store::append::{Fence, Wake};
 use crate::store::outcome::Failure;
-use crate::store::statement::{Holder, ReadDue};
+use crate::store::statement::{Holder, LockState, ReadDue};
 use crate::store::transaction::{Campaign, CampaignVerdict, Transaction, Verdict};
 use crate::time::Mono;
 use std::sync::Arc;
@@ -25,8 +25,11 @@ use std::time::Duration;
 pub(crate) enum Phase {
     /// Made, and not started.
     Idle,
-    /// Becoming the writer.
-    Campaigning,
+    /// Becoming the writer, and since when; where another holds the lock, asking again at this time.
+    Campaigning {
+        since: Mono,
+        again: Option<Mono>,
+    },
     /// It is the writer, and reads what it must know.
     Recovering {
         fence: Fence,
@@ -53,6 +56,10 @@ pub(crate) enum Phase {
 
 /// So long after a write failed, or was in doubt, the server says that it is not ready.
 const WRITE_TROUBLE: Duration = Duration::from_secs(5);
+const POOLED: &str = "the database is reached through a pooler in transaction mode, where no session can hold the \
+                      election lock: connect to PostgreSQL itself, or through the pooler in session mode";
+/// How often another server's election lock is asked for.
+const LOCK_PAUSE: Duration = Duration::from_millis(100);
 /// How many executions one page of a recovery names.
 const RECOVERY_PAGE: u32 = 1000;
 
@@ -84,6 +91,12 @@ impl<M: Mutants> Node<M> {
     /// Why writes have no chance now, for people. What fails is tried again, and a while without a failure counts as
     /// health, since nothing else may be there to be written.
     pub(super) fn why_not_writing(&self) -> Option<&'static str> {
+        if self.unseen {
+            return Some("the database does not answer");
+        }
+        if self.lock_lost {
+            return Some("another server holds the election lock");
+        }
         let failed = self.write_failed.is_some_and(|at| self.now.mono < at + WRITE_TROUBLE);
         failed.then_some("the database does not take writes")
     }
@@ -94,7 +107,7 @@ impl<M: Mutants> Node<M> {
             Phase::Recovering { fence, .. } | Phase::Serving { fence, .. } | Phase::Stopping { fence, .. } => {
                 Some(fence)
             }
-            Phase::Idle | Phase::Campaigning | Phase::Releasing { .. } | Phase::Exited => None,
+            Phase::Idle | Phase::Campaigning { .. } | Phase::Releasing { .. } | Phase::Exited => None,
         }
     }
 
@@ -111,7 +124,8 @@ impl<M: Mutants> Node<M> {
     pub(super) fn why_not_ready(&self) -> Option<&'static str> {
         match self.phase {
             Phase::Serving { .. } => None,
-            Phase::Idle | Phase::Campaigning => Some("the server is starting"),
+            Phase::Campaigning { again: Some(_), .. } => Some("another server holds the election lock"),
+            Phase::Idle | Phase::Campaigning { .. } => Some("the server is starting"),
             Phase::Recovering { .. } => Some("the server is recovering executions from history"),
             Phase::Stopping { .. } | Phase::Releasing { .. } | Phase::Exited => Some("the server is stopping"),
         }
@@ -119,8 +133,12 @@ impl<M: Mutants> Node<M> {
 
     /// Becomes the writer: a new term for this incarnation.
     pub(super) fn campaign(&mut self) {
-        assert!(matches!(self.phase, Phase::Idle | Phase::Campaigning), "a node starts once");
-        self.phase = Phase::Campaigning;
+        let since = match self.phase {
+            Phase::Idle => self.now.mono,
+            Phase::Campaigning { since, .. } => since,
+            other => unreachable!("a node starts once, and is at {other:?}"),
+        };
+        self.phase = Phase::Campaigning { since, again: None };
         let holder = Holder {
             node_id: self.config.node_id.clone(),
             host: self.config.host.clone(),
@@ -129,13 +147,46 @@ impl<M: Mutants> Node<M> {
             since_ms: self.now.wall,
         };
         let campaign = Campaign { incarnation: self.incarnation, holder };
-        self.send(Connection::Store, Transaction::Campaign(campaign), Purpose::Campaign);
+        self.send(Connection::Election, Transaction::Campaign(campaign), Purpose::Campaign);
+    }
+
+    /// When another server's election lock is asked for again.
+    pub(super) fn next_campaign(&self) -> Option<Mono> {
+        match self.phase {
+            Phase::Campaigning { again, .. } => again,
+            _ => None,
+        }
+    }
+
+    pub(super) fn campaign_when_due(&mut self) {
+        if self.next_campaign().is_some_and(|at| at <= self.now.mono) {
+            self.campaign();
+        }
+    }
+
+    /// Another session has the election lock. That of a killed server goes as soon as the database notices, so it is
+    /// asked for again for a while; then this start is refused.
+    fn wait_for_the_lock(&mut self, since: Mono, holder: Option<Holder>) {
+        if self.now.mono < since + self.config.start_patience {
+            self.phase = Phase::Campaigning { since, again: Some(self.now.mono + LOCK_PAUSE) };
+            return;
+        }
+        let who = match holder {
+            Some(holder) => {
+                let addr = holder.addr.map(|addr| format!(", serving {addr}")).unwrap_or_default();
+                format!("server `{}` on host `{}` (process {}{addr})", holder.node_id.as_str(), holder.host, holder.pid)
+            }
+            None => "another server, which is starting or stopping just now".into(),
+        };
+        self.unservable(format!(
+            "the database is held by {who}: stop that one first, or give this one a database of its own"
+        ));
     }
 
     pub(super) fn on_campaign(&mut self, sent: Mono, outcome: Result<Verdict, Failure>) {
-        if self.phase != Phase::Campaigning {
+        let Phase::Campaigning { since, .. } = self.phase else {
             return; // stopped meanwhile
-        }
+        };
         let verdict = match outcome {
             Ok(Verdict::Campaign(verdict)) => verdict,
             Ok(other) => unreachable!("a campaign gives a campaign's verdict, not {other:?}"),
@@ -150,6 +201,8 @@ impl<M: Mutants> Node<M> {
                 self.send(Connection::Store, Transaction::Recover, Purpose::Recover);
             }
             CampaignVerdict::Lost => self.campaign(),
+            CampaignVerdict::Held { holder } => self.wait_for_the_lock(since, holder),
+            CampaignVerdict::Pooled => self.unservable(POOLED.into()),
             CampaignVerdict::NewerSchema { found } => self.unservable(format!(
                 "the database has schema version {found}, and this server knows up to {}: run a newer orbit",
                 crate::store::transaction::SCHEMA_VERSION
@@ -248,12 +301,40 @@ impl<M: Mutants> Node<M> {
             return;
         };
         self.checks.sent();
+        if !std::mem::replace(&mut self.checks.holding, true) {
+            self.send(Connection::Election, Transaction::Hold, Purpose::Hold);
+        }
         self.send(Connection::Control, Transaction::Check(fence), Purpose::Check);
+    }
+
+    /// The election lock is ours still, or was taken again by a new session: the one before ended with its connection.
+    /// Whoever had it in between has moved the fence, which the next look at it tells.
+    pub(super) fn on_hold(&mut self, outcome: Result<Verdict, Failure>) {
+        self.checks.holding = false;
+        if self.fence().is_none() {
+            return;
+        }
+        match outcome {
+            Ok(Verdict::Hold(LockState::Mine)) => self.lock_lost = false,
+            Ok(Verdict::Hold(LockState::Others)) => {
+                if !std::mem::replace(&mut self.lock_lost, true) {
+                    self.log(LogEvent::ElectionLockLost);
+                }
+            }
+            Ok(Verdict::Hold(LockState::Pooled)) => self.unservable(POOLED.into()),
+            Ok(other) => unreachable!("a look at the lock gives its state, not {other:?}"),
+            // Asked again at the next check. The fence, not the lock, is what keeps others' writes apart from ours.
+            Err(_) => {}
+        }
     }
 
     pub(super) fn on_check(&mut self, sent: Mono, outcome: Result<Verdict, Failure>) {
         self.checks.answered(self.now.mono + self.config.check_interval);
-        let Ok(Verdict::Check(row)) = outcome else { return };
+        let Ok(Verdict::Check(row)) = outcome else {
+            self.unseen = true;
+            return;
+        };
+        self.unseen = false;
         match self.clock.observe(sent, self.now.mono, row.clock) {
             Observed::Smooth | Observed::Doubted { .. } => {}
             Observed::Stepped { by_ms } => {
@@ -311,7 +392,7 @@ impl<M: Mutants> Node<M> {
                 self.log(LogEvent::Stopping);
                 return self.release(fence, until);
             }
-            Phase::Idle | Phase::Campaigning => {
+            Phase::Idle | Phase::Campaigning { .. } => {
                 self.log(LogEvent::Stopping);
                 self.log(LogEvent::Stopped { clean: true });
                 return self.exit(0);
@@ -368,6 +449,8 @@ impl<M: Mutants> Node<M> {
 pub(crate) struct Checks {
     next: Option<Mono>,
     in_flight: bool,
+    /// The election lock is being looked at.
+    holding: bool,
 }
 
 impl Checks {

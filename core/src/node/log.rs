@@ -35,6 +35,8 @@ pub enum LogEvent {
     StoreFailed { call: String, message: String },
     /// `store outcome unknown; sending again`
     StoreUnknown { call: String },
+    /// `election lock is another session's`: a server that is starting may take over.
+    ElectionLockLost,
     /// `lost the fence; stopping`: another server has taken over.
     FenceLost { held: Term, current: Term },
     /// `cannot serve this database`: newer tables, or another mode.
@@ -60,9 +62,10 @@ impl LogEvent {
     /// `orbit_runtime::server`, `::engine` or `::cluster`.
     pub fn target(&self) -> &'static str {
         match self {
-            LogEvent::FenceTaken { .. } | LogEvent::FenceLost { .. } | LogEvent::ClockStepped { .. } => {
-                "orbit_runtime::cluster"
-            }
+            LogEvent::FenceTaken { .. }
+            | LogEvent::ElectionLockLost
+            | LogEvent::FenceLost { .. }
+            | LogEvent::ClockStepped { .. } => "orbit_runtime::cluster",
             LogEvent::Unservable { .. } | LogEvent::Stopping | LogEvent::Stopped { .. } => "orbit_runtime::server",
             _ => "orbit_runtime::engine",
         }
@@ -79,6 +82,7 @@ impl LogEvent {
             | LogEvent::AttemptUncertain { .. }
             | LogEvent::StoreFailed { .. }
             | LogEvent::StoreUnknown { .. }
+            | LogEvent::ElectionLockLost
             | LogEvent::ClockStepped { .. } => Level::Warn,
             _ => Level::Info,
         }

@@ -37,7 +37,7 @@ use crate::mutant::{Mutants, NoMutants};
 use crate::node::counters::Counters;
 use crate::node::request::OpenRequest;
 use crate::node::slot::Slot;
-use crate::store::calls::{Calls, Progress};
+use crate::store::calls::{Calls, Deadlines, Progress};
 use crate::store::outcome::Reply;
 use crate::store::transaction::{Transaction, Verdict};
 use crate::time::{ClusterMs, Mono, Now};
@@ -66,6 +66,8 @@ pub enum Timer {
     Resend,
     /// A call has no reply within its deadline.
     CallDeadline,
+    /// The election lock of another server is asked for again.
+    Campaign,
     /// The fence and the database's clock are looked at.
     Check,
     /// A timer, retry, time-out or deadline of an execution in memory.
@@ -119,6 +121,10 @@ pub struct Node<M: Mutants = NoMutants> {
     /// Executions whose start is under way.
     starting: u64,
 
+    /// The last look at the fence failed, or has had no answer for too long.
+    unseen: bool,
+    /// Another session holds the election lock. Whoever it is raises the term next, or is gone by the next look.
+    lock_lost: bool,
     /// When a write failed, or was in doubt, since the last one that did not.
     write_failed: Option<Mono>,
     committing: bool,
@@ -141,6 +147,7 @@ pub struct Node<M: Mutants = NoMutants> {
 #[derive(Debug)]
 pub(crate) enum Purpose {
     Campaign,
+    Hold,
     Check,
     Release,
     Recover,
@@ -175,7 +182,7 @@ impl<M: Mutants> Node<M> {
             phase: lifecycle::Phase::Idle,
             checks: lifecycle::Checks::default(),
             clock: ClusterClock::default(),
-            calls: Calls::new(config.call_deadline),
+            calls: Calls::new(Deadlines { checks: config.check_deadline, others: config.call_deadline }),
             effects: VecDeque::new(),
             counters: Counters::default(),
             catalog: catalog::Catalog::default(),
@@ -188,6 +195,8 @@ impl<M: Mutants> Node<M> {
             due: load::DueScan::default(),
             active: 0,
             starting: 0,
+            unseen: false,
+            lock_lost: false,
             write_failed: None,
             committing: false,
             resume: None,
@@ -245,6 +254,7 @@ impl<M: Mutants> Node<M> {
         [
             (self.calls.next_resend(), Timer::Resend),
             (self.calls.next_deadline(), Timer::CallDeadline),
+            (self.next_campaign(), Timer::Campaign),
             (self.next_check(), Timer::Check),
             (in_cluster_time(self.timers.first().map(|(at, _)| *at)), Timer::Execution),
             (in_cluster_time(self.due_at()), Timer::Due),
@@ -263,6 +273,11 @@ impl<M: Mutants> Node<M> {
     /// Everything whose time has come.
     fn on_time(&mut self) {
         for effect in self.calls.wake(self.now.mono) {
+            match effect {
+                Effect::WriteOff { connection: Connection::Control, .. } => self.unseen = true,
+                Effect::WriteOff { connection: Connection::Store, .. } => self.write_failed = Some(self.now.mono),
+                _ => {}
+            }
             self.effects.push_back(effect);
         }
         if self.resume.is_some_and(|at| at <= self.now.mono) {
@@ -272,6 +287,7 @@ impl<M: Mutants> Node<M> {
                 self.send_loads();
             }
         }
+        self.campaign_when_due();
         self.check_when_due();
         if self.is_serving() {
             self.wake_executions();
@@ -322,6 +338,7 @@ impl<M: Mutants> Node<M> {
         let outcome = call.outcome;
         match call.purpose {
             Purpose::Campaign => self.on_campaign(call.sent, outcome),
+            Purpose::Hold => self.on_hold(outcome),
             Purpose::Check => self.on_check(call.sent, outcome),
             Purpose::Release => self.on_release(outcome),
             Purpose::Recover => self.on_recover(outcome),
@@ -336,10 +353,12 @@ impl<M: Mutants> Node<M> {
         }
     }
 
-    /// An append did not go through at once.
+    /// A call did not go through at once: what that says about the database.
     fn write_trouble(&mut self, transaction: &str) {
-        if transaction == "append" {
-            self.write_failed = Some(self.now.mono);
+        match transaction {
+            "append" => self.write_failed = Some(self.now.mono),
+            "check" => self.unseen = true,
+            _ => {}
         }
     }
 

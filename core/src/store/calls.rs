@@ -10,7 +10,7 @@ use crate::store::append::GroupOutcome;
 use crate::store::outcome::{Failure, FailureKind, Reply};
 use crate::store::transaction::{Transaction, Verdict};
 use crate::time::Mono;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The first pause before a repetition; it doubles up to [`LONGEST_PAUSE`].
@@ -24,10 +24,31 @@ const RETRIES: u32 = 5;
 #[derive(Debug)]
 pub struct Calls<P> {
     next: u64,
-    deadline: Duration,
+    deadlines: Deadlines,
     open: BTreeMap<CallId, Call<P>>,
+    /// When each open call is written off.
+    late: BTreeSet<(Mono, CallId)>,
     /// Calls that wait to be sent again, by time.
     resend: BTreeMap<(Mono, CallId), Call<P>>,
+}
+
+/// How long a call may stay without a reply. A frozen database hangs a connection in spite of every socket option, so
+/// the deadline is the node's (design, section 5, "Rules").
+#[derive(Clone, Copy, Debug)]
+pub struct Deadlines {
+    /// Of calls on [`Connection::Election`] and [`Connection::Control`], which are how a server notices.
+    pub checks: Duration,
+    /// Of all others.
+    pub others: Duration,
+}
+
+impl Deadlines {
+    fn of(self, connection: Connection) -> Duration {
+        match connection {
+            Connection::Election | Connection::Control => self.checks,
+            Connection::Store | Connection::Requests => self.others,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -69,9 +90,9 @@ pub enum Progress<P> {
 }
 
 impl<P> Calls<P> {
-    /// No calls yet; each may take `deadline`.
-    pub fn new(deadline: Duration) -> Calls<P> {
-        Calls { next: 1, deadline, open: BTreeMap::new(), resend: BTreeMap::new() }
+    /// No calls yet.
+    pub fn new(deadlines: Deadlines) -> Calls<P> {
+        Calls { next: 1, deadlines, open: BTreeMap::new(), late: BTreeSet::new(), resend: BTreeMap::new() }
     }
 
     /// Sends a transaction.
@@ -83,8 +104,20 @@ impl<P> Calls<P> {
         let id = CallId(self.next);
         self.next += 1;
         let (connection, transaction) = (call.connection, call.transaction.clone());
+        self.late.insert((self.late_at(&call), id));
         self.open.insert(id, call);
         Effect::Store { call: id, connection, transaction }
+    }
+
+    fn late_at(&self, call: &Call<P>) -> Mono {
+        call.sent + self.deadlines.of(call.connection)
+    }
+
+    fn take(&mut self, id: CallId) -> Option<Call<P>> {
+        let call = self.open.remove(&id)?;
+        let listed = self.late.remove(&(self.late_at(&call), id));
+        assert!(listed, "every open call has its deadline");
+        Some(call)
     }
 
     /// Whether any call is under way.
@@ -94,7 +127,7 @@ impl<P> Calls<P> {
 
     /// Takes a reply in.
     pub fn reply<M: Mutants>(&mut self, now: Mono, id: CallId, reply: Reply<Verdict>, mutants: &M) -> Progress<P> {
-        let Some(mut call) = self.open.remove(&id) else { return Progress::Stray };
+        let Some(mut call) = self.take(id) else { return Progress::Stray };
         let reply = plant(reply, &call.transaction, mutants);
         let failure = match reply {
             Reply::Done(verdict) => return Progress::Settled(call.settled(Ok(verdict))),
@@ -122,16 +155,15 @@ impl<P> Calls<P> {
     }
 
     /// Sends again what is due, and writes off what got no reply in time: its outcome is unknown, and it is sent again
-    /// under a new call.
+    /// under a new call, on another connection.
     pub fn wake(&mut self, now: Mono) -> Vec<Effect> {
-        let late: Vec<CallId> =
-            self.open.iter().filter(|(_, call)| call.sent + self.deadline <= now).map(|(id, _)| *id).collect();
-        for id in late {
-            let mut call = self.open.remove(&id).expect("listed just now");
+        let mut effects = Vec::new();
+        while let Some((_, id)) = self.late.first().copied().filter(|(at, _)| *at <= now) {
+            let mut call = self.take(id).expect("every deadline has its open call");
             call.in_doubt = true;
+            effects.push(Effect::WriteOff { call: id, connection: call.connection });
             self.again_later(now, id, call);
         }
-        let mut effects = Vec::new();
         while let Some(entry) = self.resend.first_entry() {
             if entry.key().0 > now {
                 break;
@@ -151,7 +183,7 @@ impl<P> Calls<P> {
 
     /// When a call has had no reply for too long.
     pub fn next_deadline(&self) -> Option<Mono> {
-        self.open.values().map(|call| call.sent + self.deadline).min()
+        self.late.first().map(|(at, _)| *at)
     }
 }
 
@@ -185,6 +217,10 @@ mod tests {
         Transaction::Release(Fence { term: Term(1), incarnation: Incarnation(Uuid::nil()) })
     }
 
+    fn deadlines(seconds: u64) -> Deadlines {
+        Deadlines { checks: Duration::from_millis(300), others: Duration::from_secs(seconds) }
+    }
+
     fn call_of(effect: &Effect) -> CallId {
         match effect {
             Effect::Store { call, .. } => *call,
@@ -202,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_failure_after_an_unknown_outcome_settles_nothing() {
-        let mut calls = Calls::new(Duration::from_secs(30));
+        let mut calls = Calls::new(deadlines(30));
         let first = call_of(&calls.send(at(0), Connection::Store, transaction(), ()));
         assert!(matches!(calls.reply(at(1), first, Reply::Unknown, &NoMutants), Progress::Again { .. }));
         let second = call_of(&calls.wake(at(1000))[0]);
@@ -217,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_certain_failure_that_will_not_mend_settles_at_once() {
-        let mut calls = Calls::new(Duration::from_secs(30));
+        let mut calls = Calls::new(deadlines(30));
         let call = call_of(&calls.send(at(0), Connection::Store, transaction(), ()));
         let reply = calls.reply(at(1), call, failed(FailureKind::Unwritable), &NoMutants);
         assert!(matches!(reply, Progress::Settled(SettledCall { outcome: Err(_), .. })), "{reply:?}");
@@ -225,10 +261,13 @@ mod tests {
 
     #[test]
     fn a_call_without_a_reply_is_sent_again_and_its_late_reply_is_dropped() {
-        let mut calls = Calls::new(Duration::from_secs(1));
+        let mut calls = Calls::new(deadlines(1));
         let first = call_of(&calls.send(at(0), Connection::Store, transaction(), ()));
         assert_eq!(calls.next_deadline(), Some(at(1000)));
-        assert!(calls.wake(at(1000)).is_empty());
+        assert!(calls.wake(at(999)).is_empty());
+        let written_off = Effect::WriteOff { call: first, connection: Connection::Store };
+        assert_eq!(calls.wake(at(1000)), vec![written_off]);
+        assert_eq!(calls.next_deadline(), None);
         let second = call_of(&calls.wake(calls.next_resend().expect("a repetition is due"))[0]);
         let done = || Reply::Done(Verdict::Release(true));
         assert!(matches!(calls.reply(at(1100), first, done(), &NoMutants), Progress::Stray));
@@ -236,8 +275,18 @@ mod tests {
     }
 
     #[test]
+    fn the_connections_that_notice_a_frozen_database_are_given_up_first() {
+        let mut calls = Calls::new(deadlines(1));
+        call_of(&calls.send(at(0), Connection::Store, transaction(), ()));
+        let check = call_of(&calls.send(at(0), Connection::Election, transaction(), ()));
+        assert_eq!(calls.next_deadline(), Some(at(300)));
+        assert_eq!(calls.wake(at(300)), vec![Effect::WriteOff { call: check, connection: Connection::Election }]);
+        assert_eq!(calls.next_deadline(), Some(at(1000)));
+    }
+
+    #[test]
     fn what_may_mend_is_repeated_a_bounded_number_of_times() {
-        let mut calls = Calls::new(Duration::from_secs(30));
+        let mut calls = Calls::new(deadlines(30));
         let mut call = call_of(&calls.send(at(0), Connection::Store, transaction(), ()));
         for n in 0..RETRIES {
             let reply = calls.reply(at(0), call, failed(FailureKind::Retry), &NoMutants);

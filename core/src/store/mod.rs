@@ -5,11 +5,13 @@
 //! * [`append`]: the append, its groups, their outcomes, and [`append::judge`], the one meaning of an append.
 //! * [`executor`]: runs such a list, ask and tell, without I/O. `io` and `sim` share it.
 //! * [`outcome`]: from the raw facts that a backend reports to [`outcome::Reply`].
+//! * [`sqlstate`]: what PostgreSQL's error codes mean.
 //! * [`calls`]: resends what stayed unknown until the answer is known.
 
 pub mod append;
 pub mod calls;
 pub mod executor;
 pub mod outcome;
+pub mod sqlstate;
 pub mod statement;
 pub mod transaction;

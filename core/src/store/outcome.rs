@@ -3,6 +3,7 @@
 //! A backend reports what it saw and judges nothing; [`judge`] makes it `Done`, `Failed` or `Unknown`. `Unknown` is a
 //! state of the core, never a guess.
 
+use crate::store::sqlstate;
 use serde::{Deserialize, Serialize};
 
 /// How a transaction ended.
@@ -54,8 +55,35 @@ pub enum Phase {
 /// rolled back, and [`Severity::Fatal`] where the state of its file is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Severity {
+    /// COMMIT was answered, with a warning that it did not wait for a synchronous replica (postgres-rules, R26).
+    Warning,
+    /// The statement failed, and its transaction with it.
     Error,
+    /// FATAL or PANIC: the session ends. A backend that is terminated while it waits for a synchronous replica says so
+    /// of a transaction that *is* committed.
     Fatal,
+}
+
+/// What the database says is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cause {
+    /// In the backend's own mapping (SQLite, and what fails before a database is asked).
+    Kind(FailureKind),
+    /// PostgreSQL's code; see [`sqlstate::kind`].
+    SqlState(String),
+    /// The connection ended, or none could be opened, without a code.
+    Closed,
+}
+
+impl Cause {
+    /// What to do about it.
+    pub fn kind(&self) -> FailureKind {
+        match self {
+            Cause::Kind(kind) => *kind,
+            Cause::SqlState(code) => sqlstate::kind(code),
+            Cause::Closed => FailureKind::Reconnect,
+        }
+    }
 }
 
 /// What a backend saw when a call did not end well.
@@ -64,8 +92,8 @@ pub struct Fact {
     pub phase: Phase,
     /// None where the connection just ended.
     pub severity: Option<Severity>,
-    /// What the database's own code says, in the backend's mapping.
-    pub kind: FailureKind,
+    /// What the database's own code says.
+    pub cause: Cause,
     pub message: String,
 }
 
@@ -74,9 +102,9 @@ pub fn judge<V>(fact: Fact) -> Reply<V> {
     let certain = match (fact.phase, fact.severity) {
         (Phase::NotSent | Phase::Open, _) => true,
         (Phase::CommitSent, Some(Severity::Error)) => true,
-        (Phase::CommitSent, Some(Severity::Fatal) | None) => false,
+        (Phase::CommitSent, Some(Severity::Warning | Severity::Fatal) | None) => false,
     };
-    if certain { Reply::Failed(Failure { kind: fact.kind, message: fact.message }) } else { Reply::Unknown }
+    if certain { Reply::Failed(Failure { kind: fact.cause.kind(), message: fact.message }) } else { Reply::Unknown }
 }
 
 #[cfg(test)]
@@ -84,7 +112,7 @@ mod tests {
     use super::*;
 
     fn fact(phase: Phase, severity: Option<Severity>) -> Reply<()> {
-        judge(Fact { phase, severity, kind: FailureKind::Broken, message: String::new() })
+        judge(Fact { phase, severity, cause: Cause::Closed, message: String::new() })
     }
 
     #[test]

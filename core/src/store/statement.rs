@@ -61,6 +61,8 @@ macro_rules! statements {
 }
 
 statements! {
+    /// Takes the election lock for this session, or keeps it.
+    TakeLock => LockState,
     /// Reads the fence row and the database's clock.
     ReadFence => FenceRow,
     /// Moves the fence to a new term and incarnation, if it is still at the expected term.
@@ -95,6 +97,26 @@ statements! {
     ReadWorkers => Vec<WorkerRow>,
 }
 
+/// See [`Statement::TakeLock`].
+///
+/// On PostgreSQL it is a session advisory lock: it lives as long as the session, whatever becomes of transactions
+/// (postgres-rules, R20), and is taken once however often this is asked. On SQLite the process has locked the file
+/// before there is anything to ask, and holds it as long as the store is open.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TakeLock;
+
+/// Whose the election lock is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LockState {
+    /// This session's.
+    Mine,
+    /// Another session's.
+    Others,
+    /// The backend that answered is not the one that this connection opened: a pooler in transaction mode stands in
+    /// between, and a lock of such a session protects nothing (protocols, 31).
+    Pooled,
+}
+
 /// See [`Statement::ReadFence`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReadFence;
@@ -126,7 +148,7 @@ pub struct Holder {
     pub since_ms: WallMs,
 }
 
-/// See [`Statement::RaiseFence`].
+/// See [`Statement::RaiseFence`]. It requires that this session holds the election lock (protocols, 11).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RaiseFence {
     pub expected: Fence,
@@ -351,7 +373,7 @@ macro_rules! writes {
     ($($name:ident: $writes:literal),+ $(,)?) => { $(impl $name { const WRITES: bool = $writes; })+ };
 }
 writes! {
-    ReadFence: false, RaiseFence: true, RequeueClaims: true, ClearHolder: true, Append: true, ClaimTasks: true,
+    TakeLock: false, ReadFence: false, RaiseFence: true, RequeueClaims: true, ClearHolder: true, Append: true, ClaimTasks: true,
     PutDefinition: true, ReadDefinitions: false, ReadHistories: false, ReadDue: false, ReadTotals: false,
     ReadSummary: false, ListSummaries: false, ReadHistory: false, PutWorker: true, ReadWorkers: false,
 }

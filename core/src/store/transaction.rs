@@ -14,6 +14,8 @@ pub const SCHEMA_VERSION: u32 = 1;
 pub enum Transaction {
     /// Becomes the writer: raises the term for this incarnation.
     Campaign(Campaign),
+    /// Looks whether the election lock is this session's still, and takes it where it is nobody's.
+    Hold,
     /// Looks whether the fence is still this one, and reads the database's clock.
     Check(Fence),
     /// Gives the fence up at a clean stop.
@@ -53,6 +55,7 @@ pub struct Campaign {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Verdict {
     Campaign(CampaignVerdict),
+    Hold(LockState),
     /// The fence row as it is.
     Check(FenceRow),
     /// Whether the fence was still this one.
@@ -76,6 +79,10 @@ pub enum Verdict {
 pub enum CampaignVerdict {
     /// Won: the term, and the fence row as it was before.
     Won { term: Term, cluster_id: ClusterId, before: FenceRow },
+    /// Another session holds the election lock: the server that the fence row names, or one that is just starting.
+    Held { holder: Option<Holder> },
+    /// A pooler in transaction mode stands in between: no lock can be held.
+    Pooled,
     /// The tables are of a newer version than this server knows.
     NewerSchema { found: u32 },
     /// The database belongs to servers of another mode.
@@ -110,6 +117,7 @@ impl Transaction {
     pub fn name(&self) -> &'static str {
         match self {
             Transaction::Campaign(_) => "campaign",
+            Transaction::Hold => "hold",
             Transaction::Check(_) => "check",
             Transaction::Release(_) => "release",
             Transaction::Append(_) => "append",
@@ -143,6 +151,7 @@ impl Transaction {
     pub fn step(&self, seen: &[Rows]) -> Step {
         match self {
             Transaction::Campaign(campaign) => campaign.step(seen),
+            Transaction::Hold => Step::Last(vec![TakeLock.into()]),
             Transaction::Check(_) => Step::Last(vec![ReadFence.into()]),
             Transaction::Release(fence) => Step::Last(vec![ClearHolder { fence: *fence }.into()]),
             Transaction::Append(append) => Step::Last(vec![append.clone().into()]),
@@ -164,6 +173,7 @@ impl Transaction {
         let last = || seen.last().expect("a finished transaction has rows");
         match self {
             Transaction::Campaign(campaign) => campaign.verdict(seen),
+            Transaction::Hold => Verdict::Hold(*TakeLock::of(last())),
             Transaction::Check(_) => Verdict::Check(ReadFence::of(last()).clone()),
             Transaction::Release(_) => Verdict::Release(*ClearHolder::of(last())),
             Transaction::Append(_) => Verdict::Append(Append::of(last()).clone()),
@@ -185,11 +195,18 @@ impl Transaction {
 }
 
 impl Campaign {
-    /// The fence row first; then, if its mode and schema version are ours, the raise, and back with every claim of an
-    /// incarnation that is no more (protocols, 8 and 21).
+    /// The lock and the fence row first; then, if the lock is ours and so are mode and schema version, the raise, and
+    /// back with every claim of an incarnation that is no more (protocols, 8, 11 and 21).
     fn step(&self, seen: &[Rows]) -> Step {
-        let Some(first) = seen.first() else { return Step::Send(vec![ReadFence.into()]) };
-        let row = ReadFence::of(first);
+        let [lock, fence] = seen else { return Step::Send(vec![TakeLock.into(), ReadFence.into()]) };
+        let row = ReadFence::of(fence);
+        match TakeLock::of(lock) {
+            LockState::Mine => {}
+            LockState::Others => {
+                return Step::Stop(Verdict::Campaign(CampaignVerdict::Held { holder: row.holder.clone() }));
+            }
+            LockState::Pooled => return Step::Stop(Verdict::Campaign(CampaignVerdict::Pooled)),
+        }
         if row.schema_version > SCHEMA_VERSION {
             return Step::Stop(Verdict::Campaign(CampaignVerdict::NewerSchema { found: row.schema_version }));
         }
@@ -213,8 +230,8 @@ impl Campaign {
     }
 
     fn verdict(&self, seen: &[Rows]) -> Verdict {
-        let row = ReadFence::of(&seen[0]);
-        match RaiseFence::of(&seen[1]) {
+        let row = ReadFence::of(&seen[1]);
+        match RaiseFence::of(&seen[2]) {
             Some(term) => self.won(*term, row),
             None => Verdict::Campaign(CampaignVerdict::Lost),
         }

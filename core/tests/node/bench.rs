@@ -26,6 +26,10 @@ pub struct Bench {
     /// Appends are kept back instead of run.
     pub hold: bool,
     pub held: VecDeque<(CallId, Transaction)>,
+    /// Transactions of this name are sent and never answered.
+    pub silent: Option<&'static str>,
+    /// Calls that the node gave up.
+    pub written_off: Vec<CallId>,
     /// The next transaction of this name fails: nothing of it happens.
     pub fail: Option<&'static str>,
     pub responses: BTreeMap<RequestId, Response>,
@@ -57,6 +61,8 @@ impl Bench {
             starts: 0,
             hold: false,
             held: VecDeque::new(),
+            silent: None,
+            written_off: Vec::new(),
             fail: None,
             responses: BTreeMap::new(),
             logs: Vec::new(),
@@ -90,6 +96,8 @@ impl Bench {
                             self.fail = None;
                             let failure = Failure { kind: FailureKind::Unwritable, message: "injected".into() };
                             inputs.push_back(Input::Store { call, reply: outcome::Reply::Failed(failure) });
+                        } else if self.silent == Some(transaction.name()) {
+                            self.ran.push("unanswered");
                         } else if self.hold && transaction.writes() {
                             self.held.push_back((call, transaction));
                         } else {
@@ -97,6 +105,7 @@ impl Bench {
                             inputs.push_back(Input::Store { call, reply });
                         }
                     }
+                    Effect::WriteOff { call, .. } => self.written_off.push(call),
                     Effect::Respond { request, response } => {
                         assert!(self.responses.insert(request, response).is_none(), "{request} is answered once");
                     }

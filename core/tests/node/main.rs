@@ -2,6 +2,7 @@
 
 mod bench;
 mod commits;
+mod election;
 mod found;
 mod life;
 mod memory;

@@ -17,8 +17,12 @@ pub struct StoreReply {
 /// Dropping it runs what was given to it to the end, closes it, and may block for as long as that takes.
 pub trait Backend: Send + 'static {
     /// Begins a transaction and returns at once. Calls on [`Connection::Store`] run in the order given, and so do
-    /// those on [`Connection::Control`]; those on [`Connection::Requests`] run in any order, several at once.
+    /// those on [`Connection::Election`] and on [`Connection::Control`]; those on [`Connection::Requests`] run in any order, several at once.
     fn run(&self, connection: Connection, call: CallId, transaction: Transaction);
+
+    /// Gives the connection of a call up that has had no reply for too long, if that can hang: calls that wait behind
+    /// it go to a new one, and its reply, if there ever is one, is not wanted. Returns at once.
+    fn write_off(&self, connection: Connection, call: CallId);
 }
 
 /// A store with the end at which its replies arrive.

@@ -58,6 +58,9 @@ pub fn write(event: &LogEvent) {
         LogEvent::StoreUnknown { call } => {
             tracing::warn!(target: ENGINE, %call, "store outcome unknown; sending again");
         }
+        LogEvent::ElectionLockLost => {
+            tracing::warn!(target: CLUSTER, "the election lock is another session's; a server that starts may take over");
+        }
         LogEvent::FenceLost { held, current } => {
             tracing::error!(target: CLUSTER, %held, %current, "lost the fence; stopping");
         }
@@ -145,6 +148,7 @@ mod tests {
             LogEvent::Quarantined { execution_id: "e".into(), reason: "r".into() },
             LogEvent::StoreFailed { call: "append".into(), message: "m".into() },
             LogEvent::StoreUnknown { call: "append".into() },
+            LogEvent::ElectionLockLost,
             LogEvent::FenceLost { held: Term(1), current: Term(2) },
             LogEvent::Unservable { message: "m".into() },
             LogEvent::ClockStepped { by_ms: -3 },

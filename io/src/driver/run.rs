@@ -220,6 +220,10 @@ impl<N: Machine, B: Backend> Turn<N, B> {
                 tracing::trace!(target: "orbit_runtime::store", call = call.0, transaction = name, "store call sent");
                 self.backend.run(connection, call, transaction);
             }
+            Effect::WriteOff { call, connection } => {
+                tracing::warn!(target: "orbit_runtime::store", call = call.0, ?connection, "no reply within the deadline; giving the connection up");
+                self.backend.write_off(connection, call);
+            }
             Effect::Respond { request, response } => {
                 // Whoever left before the answer was there loses it as well: it may carry tasks (protocols, 24).
                 let taken = self.waiting.remove(&request).is_some_and(|answer| answer.send(response).is_ok());
@@ -273,6 +277,10 @@ mod tests {
     impl Backend for Echo {
         fn run(&self, _: Connection, call: CallId, _: Transaction) {
             let _ = self.replies.send(StoreReply { call, reply: outcome::Reply::Done(Verdict::SaveWorker) });
+        }
+
+        fn write_off(&self, _: Connection, _: CallId) {
+            self.closed.lock().unwrap().push("written off");
         }
     }
 
@@ -402,6 +410,19 @@ mod tests {
         drop(pending);
         assert_eq!(ended(task).await, 0);
         assert_eq!(seen.lock().unwrap()[2..], [Input::AnswerLost(id)]);
+    }
+
+    #[tokio::test]
+    async fn a_call_that_is_given_up_is_given_up_by_the_store() {
+        let (handle, task, _, closed) = begin(|input, effects, _| {
+            if let Input::Stop = input {
+                effects.push_back(Effect::WriteOff { call: CallId(1), connection: Connection::Store });
+                effects.push_back(Effect::Exit { status: 0 });
+            }
+        });
+        handle.stop();
+        assert_eq!(ended(task).await, 0);
+        assert_eq!(*closed.lock().unwrap(), ["written off", "closed"]);
     }
 
     #[tokio::test]

@@ -88,12 +88,15 @@ impl Backend for SqliteBackend {
         let queues = self.queues.as_ref().expect("the queues are there until this is dropped");
         let queue = match connection {
             Kind::Store => &queues.store,
-            Kind::Control => &queues.control,
+            Kind::Election | Kind::Control => &queues.control,
             Kind::Requests => &queues.requests,
         };
         // The threads outlive their queues, so this reaches one.
         let _ = queue.send(Job { call, transaction });
     }
+
+    /// A call here ends as soon as its disk answers, and nothing else can be done about it.
+    fn write_off(&self, _: Kind, _: CallId) {}
 }
 
 impl Drop for SqliteBackend {

@@ -1,6 +1,6 @@
 //! What an error of SQLite says: facts for `orbit_core::store::outcome`, which judges them.
 
-use orbit_core::store::outcome::{Fact, FailureKind, Phase, Severity};
+use orbit_core::store::outcome::{Cause, Fact, FailureKind, Phase, Severity};
 use rusqlite::ErrorCode;
 
 /// The facts of an error that came in `phase`.
@@ -10,7 +10,7 @@ use rusqlite::ErrorCode;
 /// whole transaction, and a process that dies now would find out at its next start.
 pub fn fact(error: &rusqlite::Error, phase: Phase) -> Fact {
     let severity = if phase != Phase::CommitSent || is_refusal(error) { Severity::Error } else { Severity::Fatal };
-    Fact { phase, severity: Some(severity), kind: kind(error), message: error.to_string() }
+    Fact { phase, severity: Some(severity), cause: Cause::Kind(kind(error)), message: error.to_string() }
 }
 
 /// What to do about an error.

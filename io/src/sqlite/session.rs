@@ -4,7 +4,7 @@ use crate::sqlite::connect::{self, ConnectError};
 use crate::sqlite::facts;
 use crate::sqlite::statement::{self, Isolation};
 use orbit_core::store::executor::{Ask, Executor, Frame};
-use orbit_core::store::outcome::{self, Fact, FailureKind, Phase, Reply, Severity};
+use orbit_core::store::outcome::{self, Cause, Fact, FailureKind, Phase, Reply, Severity};
 use orbit_core::store::statement::{Rows, Statement};
 use orbit_core::store::transaction::{Transaction, Verdict};
 use rusqlite::Connection;
@@ -48,7 +48,7 @@ impl Session {
             // A mistake of ours. Closing the connection rolls back what is open, and how far it had got is known.
             self.connection = None;
             let message = format!("the transaction `{name}` failed inside Orbit; please report this");
-            outcome::judge(Fact { phase: self.phase, severity: None, kind: FailureKind::Broken, message })
+            outcome::judge(Fact { phase: self.phase, severity: None, cause: Cause::Kind(FailureKind::Broken), message })
         })
     }
 
@@ -101,7 +101,7 @@ impl Session {
         let opens = matches!(frame, Frame::Auto | Frame::Begin | Frame::Whole);
         let appends = || statements.iter().any(|statement| matches!(statement, Statement::Append(_)));
         match got {
-            Err(fact) if fact.kind == FailureKind::Data && fact.phase == Phase::Open && opens && appends() => {
+            Err(fact) if fact.cause.kind() == FailureKind::Data && fact.phase == Phase::Open && opens && appends() => {
                 self.attempt(statements, frame, writes, Isolation::Apart)
             }
             got => got,
@@ -149,7 +149,7 @@ fn connect_fact(error: &ConnectError) -> Fact {
         ConnectError::Weak { .. } => Fact {
             phase: Phase::NotSent,
             severity: Some(Severity::Error),
-            kind: FailureKind::Broken,
+            cause: Cause::Kind(FailureKind::Broken),
             message: error.to_string(),
         },
     }

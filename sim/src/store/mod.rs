@@ -22,7 +22,7 @@ use orbit_core::id::{ClusterId, ExecutionId};
 use orbit_core::store::append::{Fence, OwnerRow};
 use orbit_core::store::executor::{Ask, Executor};
 use orbit_core::store::outcome::Reply;
-use orbit_core::store::statement::{DefinitionRow, Rows, Statement};
+use orbit_core::store::statement::{DefinitionRow, LockState, Rows, Statement};
 use orbit_core::store::transaction::{Transaction, Verdict};
 use orbit_core::time::ClusterMs;
 use std::collections::BTreeMap;
@@ -33,17 +33,23 @@ use tables::Tables;
 pub struct ModelStore {
     tables: Tables,
     clock: ClusterMs,
+    lock: LockState,
 }
 
 impl ModelStore {
     /// A database whose tables were just made.
     pub fn new(cluster_id: ClusterId) -> ModelStore {
-        ModelStore { tables: Tables::new(cluster_id), clock: ClusterMs(0) }
+        ModelStore { tables: Tables::new(cluster_id), clock: ClusterMs(0), lock: LockState::Mine }
     }
 
     /// What the database's clock shows from now on.
     pub fn set_clock(&mut self, clock: ClusterMs) {
         self.clock = clock;
+    }
+
+    /// Whose the election lock is from now on, for those who ask. Whose process has the file open has it.
+    pub fn set_lock(&mut self, lock: LockState) {
+        self.lock = lock;
     }
 
     /// What the database's clock shows.
@@ -77,7 +83,13 @@ impl ModelStore {
                 }
             };
             let tables = open.as_mut().unwrap_or(&mut self.tables);
-            let rows = statements.into_iter().map(|s| run_statement(tables, self.clock, s, &mut commit)).collect();
+            let rows = statements
+                .into_iter()
+                .map(|s| match s {
+                    Statement::TakeLock(_) => Rows::TakeLock(self.lock),
+                    s => run_statement(tables, self.clock, s, &mut commit),
+                })
+                .collect();
             if last && let Some(done) = open.take() {
                 self.tables = done;
             }
@@ -125,6 +137,7 @@ impl ModelStore {
 
 fn run_statement(tables: &mut Tables, clock: ClusterMs, statement: Statement, commit: &mut Commit) -> Rows {
     match statement {
+        Statement::TakeLock(_) => unreachable!("the lock is no row"),
         Statement::ReadFence(_) => Rows::ReadFence(read::fence(tables, clock)),
         Statement::RaiseFence(s) => Rows::RaiseFence(write::raise_fence(tables, s, commit)),
         Statement::RequeueClaims(s) => Rows::RequeueClaims(write::requeue_claims(tables, s, commit)),

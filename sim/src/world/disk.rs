@@ -13,7 +13,7 @@ use crate::store::{Change, Commit};
 use orbit_core::id::GroupId;
 use orbit_core::node::{CallId, Connection};
 use orbit_core::store::append::{GroupOutcome, Rejection};
-use orbit_core::store::outcome::{self, Fact, FailureKind, Phase, Reply, Severity};
+use orbit_core::store::outcome::{self, Cause, Fact, FailureKind, Phase, Reply, Severity};
 use orbit_core::store::transaction::{Transaction, Verdict};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
@@ -146,7 +146,7 @@ impl World {
                     let fact = Fact {
                         phase: Phase::CommitSent,
                         severity: Some(Severity::Fatal),
-                        kind: FailureKind::Broken,
+                        cause: Cause::Kind(FailureKind::Broken),
                         message: "disk I/O error".into(),
                     };
                     outcome::judge(fact)
@@ -252,5 +252,5 @@ impl World {
 }
 
 fn failed(phase: Phase, kind: FailureKind, message: &str) -> Reply<Verdict> {
-    outcome::judge(Fact { phase, severity: Some(Severity::Error), kind, message: message.into() })
+    outcome::judge(Fact { phase, severity: Some(Severity::Error), cause: Cause::Kind(kind), message: message.into() })
 }

@@ -109,6 +109,7 @@ impl World {
             heartbeat_interval: ms(plan.heartbeat_ms),
             check_interval: ms(plan.check_ms),
             call_deadline: ms(plan.call_deadline_ms),
+            check_deadline: ms(plan.call_deadline_ms.min(3_000)),
             request_deadline: ms(plan.request_deadline_ms),
             stop_deadline: ms(5_000),
             limits: Limits {
@@ -194,6 +195,8 @@ impl World {
         self.trace.record(self.now, "effect", &(pid, &effect));
         match effect {
             Effect::Store { call, connection, transaction } => self.call(pid, call, connection, transaction),
+            // The model of SQLite hangs nowhere for ever, and its late replies are dropped by the node.
+            Effect::WriteOff { .. } => {}
             Effect::Respond { request, response } => self.respond(pid, request, response),
             Effect::Log(line) => self.logged(pid, &line),
             Effect::Exit { status } => self.exits(pid, status),

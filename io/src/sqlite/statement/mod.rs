@@ -11,7 +11,7 @@ mod summaries;
 mod workers;
 
 use crate::driver::clock;
-use orbit_core::store::statement::{Rows, Statement};
+use orbit_core::store::statement::{LockState, Rows, Statement};
 use orbit_core::time::ClusterMs;
 use rusqlite::Connection;
 
@@ -27,6 +27,8 @@ pub enum Isolation {
 /// Runs one statement.
 pub fn run(connection: &Connection, statement: &Statement, isolation: Isolation) -> rusqlite::Result<Rows> {
     Ok(match statement {
+        // This process has locked the file for as long as the store is open.
+        Statement::TakeLock(_) => Rows::TakeLock(LockState::Mine),
         Statement::ReadFence(_) => Rows::ReadFence(fence::read(connection)?),
         Statement::RaiseFence(s) => Rows::RaiseFence(fence::raise(connection, s)?),
         Statement::ClearHolder(s) => Rows::ClearHolder(fence::clear_holder(connection, s)?),
