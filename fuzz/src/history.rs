@@ -31,7 +31,7 @@ static DEFINITIONS: LazyLock<BTreeMap<String, Definition>> = LazyLock::new(|| {
 /// Decodes each line; then folds, decides and replays what they are together, in their own order and as the server
 /// would number them, and lets the execution live on.
 pub fn run(data: &[u8]) {
-    let events: Vec<Recorded> = data.split(|byte| *byte == b'\n').filter_map(decode).collect();
+    let mut events: Vec<Recorded> = data.split(|byte| *byte == b'\n').filter_map(decode).collect();
     let workflow = events.iter().find_map(|recorded| match &recorded.event {
         Event::WorkflowCreated { workflow, .. } => Some(workflow.as_str()),
         _ => None,
@@ -43,6 +43,9 @@ pub fn run(data: &[u8]) {
     });
     let execution = execution.unwrap_or_else(|| ExecutionId::new("e-1"));
 
+    for recorded in &mut events {
+        recorded.at_ms = within(recorded.at_ms);
+    }
     as_recorded(definition, &execution, &events);
     as_numbered(definition, &execution, events);
 }
@@ -61,6 +64,11 @@ fn decode(line: &[u8]) -> Option<Recorded> {
             None
         }
     }
+}
+
+/// A time that a clock can show: up to the year 287396. Beyond it a delay has no later moment to end at.
+fn within(at: ClusterMs) -> ClusterMs {
+    ClusterMs(at.0.clamp(0, 1 << 53))
 }
 
 /// As they came: with gaps, times that go back, and another beginning.
@@ -86,8 +94,6 @@ fn goes_on(definition: &Definition, execution: &ExecutionId, events: Vec<Recorde
 /// Numbered and dated as a server would, after a beginning: whatever the events are, nothing panics, and what follows
 /// from them comes to a rest.
 fn as_numbered(definition: &Definition, execution: &ExecutionId, events: Vec<Recorded>) {
-    // Up to the year 287396.
-    let within = |at: ClusterMs| ClusterMs(at.0.clamp(0, 1 << 53));
     let mut events = events.into_iter().peekable();
     let input = match events.next_if(|first| matches!(first.event, Event::WorkflowCreated { .. })) {
         Some(Recorded { event: Event::WorkflowCreated { input, .. }, .. }) => (*input).clone(),
@@ -97,7 +103,7 @@ fn as_numbered(definition: &Definition, execution: &ExecutionId, events: Vec<Rec
     let mut state = State::begin(execution, &first).expect("a first event begins a history");
     let mut history = vec![first];
     for Recorded { at_ms, event, .. } in events {
-        let at_ms = within(at_ms).max(state.last_at);
+        let at_ms = at_ms.max(state.last_at);
         let recorded = Recorded { seq: state.last.next(), at_ms, event };
         let before = state.last_at;
         state.apply(&recorded);
