@@ -398,3 +398,23 @@ fn a_late_success_of_an_earlier_attempt_is_the_steps_success() {
     assert!(machine.state.has_ended());
     machine.check();
 }
+
+#[test]
+fn a_sleep_takes_a_whole_number_of_milliseconds_however_it_is_written() {
+    let sleeping = |sleep: &str| {
+        let document =
+            json!({"name": "Sleepy", "version": "1", "steps": [{"id": "a", "sleep": format!("${{ {sleep} }}")}]});
+        Machine::new(Definition::from_document(&document).expect("a valid document"), 1_000)
+    };
+    for sleep in ["input.n + 500", "input.n * 1.5", "input.n * 3 / 2"] {
+        let machine = sleeping(sleep);
+        let started = Event::TimerStarted { step: UnitKey::new("a"), fire_at_ms: ClusterMs(2_500) };
+        assert_eq!(machine.events.last().map(|recorded| &recorded.event), Some(&started), "{sleep}");
+        machine.check();
+    }
+    for sleep in ["input.n / 3", "0 - input.n"] {
+        let machine = sleeping(sleep);
+        let last = machine.events.last().map(|recorded| &recorded.event);
+        assert!(matches!(last, Some(Event::WorkflowFailed { .. })), "{sleep}: {last:?}");
+    }
+}

@@ -3,8 +3,8 @@
     reach.py try URL TOKEN FILE     sends the requests, and writes what was reached
     reach.py report URL TOKEN FILE… adds up what several runs reached, and fails where an answer never came
 
-Statuses of a server in trouble (408, 429 on most routes, 500, 503, 504) are not expected here: `io/tests/http_front`
-brings them about, with a database and clients that misbehave.
+Statuses of a server in trouble are not expected here: `io/tests/http_front` brings them about on each route, with a
+node that says so and clients that misbehave.
 """
 
 import collections
@@ -156,13 +156,16 @@ def report(server, files):
         label = f"{method} {path}"
         documented = {int(status) for status in operation["responses"]}
         counts = " ".join(f"{status}:{reached[label, status]}" for status in sorted(documented) if reached[label, status])
-        print(f"{label:48} {counts}")
+        trouble = " ".join(str(status) for status in sorted(documented & TROUBLE) if not reached[label, status])
+        print(f"{label:48} {counts}{f' ({trouble})' if trouble else ''}")
         missing += [f"{label} {status}" for status in sorted(documented - TROUBLE) if not reached[label, status]]
         wrong = [status for (name, status) in reached if name == label and status not in documented | {404, 405}]
         missing += [f"{label} {status}, which is not described" for status in wrong]
     if missing:
         sys.exit("error: never reached, or not described:\n  " + "\n  ".join(missing))
-    print(f"{sum(reached.values())} requests; every answer that is described came, but for those of a server in trouble")
+    routes, total = len(list(server.operations())), sum(reached.values())
+    print(f"{routes} routes, {total} requests: every status that is described came, as `status:times`. Those in brackets")
+    print("are of a server in trouble; io/tests/http_front brings them about.")
 
 
 def main():

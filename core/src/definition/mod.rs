@@ -4,6 +4,7 @@
 //! * [`expression`]: what stands in `${ … }`, and [`Template`]s made of it.
 //! * `duration`: `1s`, `10m`, `1h30m`.
 //! * `hash`: the definition's hash over its semantic content.
+//! * `whole`: whole numbers, however they are written.
 
 pub mod document;
 mod duration;
@@ -11,12 +12,14 @@ pub mod expression;
 mod hash;
 mod nearest;
 mod schema;
+mod whole;
 
 pub use document::Problem;
 pub use duration::{format_duration, parse_duration};
 pub use expression::{ExpressionError, Scope, Template};
 pub use nearest::nearest;
 pub use schema::{AnySchema, Boundary, SchemaCheck, Violation};
+pub use whole::whole_number;
 
 use crate::id::{ContractVersion, DefinitionHash, StepId, TaskName, Version, WorkflowName};
 use serde_json::Value;

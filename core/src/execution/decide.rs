@@ -5,7 +5,9 @@
 //! would not be (a step failed for good) is therefore an answer of its own. That is what lets [`crate::execution::replay()`] check a history event by
 //! event.
 
-use crate::definition::{Definition, ExpressionError, Scope, Step, StepKind, TaskStep, Template, parse_duration};
+use crate::definition::{
+    Definition, ExpressionError, Scope, Step, StepKind, TaskStep, Template, parse_duration, whole_number,
+};
 use crate::execution::event::{Event, Json, TaskError, codes};
 use crate::execution::retry;
 use crate::execution::state::{Phase, State, Unit, UnitStatus};
@@ -141,8 +143,7 @@ fn sleep_time(state: &State, template: &Template) -> Result<Duration, TaskError>
     let value = render(state, template)?;
     let time = match &*value {
         Value::String(text) => parse_duration(text),
-        Value::Number(number) => number.as_u64().map(Duration::from_millis),
-        _ => None,
+        number => whole_number(number).map(Duration::from_millis),
     };
     time.ok_or_else(|| {
         let message = format!("`sleep` must give a duration such as \"10s\", or milliseconds; it gave {value}");

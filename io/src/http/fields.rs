@@ -1,7 +1,7 @@
 //! Reading the fields of a parsed body, with errors that name the place and say what would be right.
 
 use orbit_core::api::{ApiError, ErrorCode};
-use orbit_core::definition::nearest;
+use orbit_core::definition::{nearest, whole_number};
 use orbit_core::id::{ExecutionId, SessionId, Token};
 use serde_json::{Map, Value};
 use std::fmt;
@@ -146,9 +146,9 @@ pub fn name(value: Value, place: Place<'_>, max: usize) -> Result<String, ApiErr
     }
 }
 
-/// A whole number from `min` to `max`.
+/// A whole number from `min` to `max`, however it is written (`5.0` too).
 pub fn number(value: Value, place: Place<'_>, min: u64, max: u64) -> Result<u64, ApiError> {
-    match value.as_u64() {
+    match whole_number(&value) {
         Some(number) if (min..=max).contains(&number) => Ok(number),
         _ => Err(place.invalid(format_args!("must be a whole number from {min} to {max}; it is {}", describe(&value)))),
     }
@@ -259,7 +259,8 @@ mod tests {
     fn numbers_are_whole_and_bounded() {
         let place = Place::Field(&Place::Body, "limit");
         assert_eq!(number(json!(7), place, 1, 10).unwrap(), 7);
-        for bad in [json!(0), json!(11), json!(-1), json!(1.5), json!(5.0), json!("5"), json!(true)] {
+        assert_eq!(number(json!(7.0), place, 1, 10).unwrap(), 7);
+        for bad in [json!(0), json!(11), json!(-1), json!(1.5), json!("5"), json!(true)] {
             let error = number(bad, place, 1, 10).unwrap_err();
             assert!(error.message.starts_with("`limit` must be a whole number from 1 to 10; it is "), "{error:?}");
         }

@@ -2,6 +2,7 @@
 
 #[path = "../api/mod.rs"]
 mod api;
+mod described;
 mod hostile;
 mod lifetime;
 mod routes;

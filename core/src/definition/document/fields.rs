@@ -3,7 +3,7 @@
 use super::{Problems, join, problems_of_template};
 use crate::definition::expression::kind;
 use crate::definition::nearest::did_you_mean;
-use crate::definition::{Template, parse_duration};
+use crate::definition::{Template, parse_duration, whole_number};
 use serde_json::{Map, Value};
 use std::time::Duration;
 
@@ -215,7 +215,7 @@ pub(super) fn limit(path: String, value: &Value, problems: &mut Problems) -> Opt
 
 /// A whole number within bounds.
 pub(super) fn whole(path: String, value: &Value, min: u32, max: u32, problems: &mut Problems) -> Option<u32> {
-    let number = value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| (min..=max).contains(n));
+    let number = whole_number(value).and_then(|n| u32::try_from(n).ok()).filter(|n| (min..=max).contains(n));
     if number.is_none() {
         let found = match value {
             Value::Number(number) => number.to_string(),

@@ -194,6 +194,11 @@ fn a_retry_policy_is_checked() {
     assert!(retry(json!(3)).contains("must be an object"));
     assert!(retry(json!({"max_attempts": 2, "inital": "1s"})).contains("did you mean `initial`?"));
     assert!(retry(json!({"max_attempts": 2.5})).contains("not 2.5"));
+    let hash = |attempts: Value| {
+        let steps = json!([{"id": "a", "task": "t", "retry": {"max_attempts": attempts}}]);
+        Definition::from_document(&json!({"name": "N", "version": "1", "steps": steps})).expect("valid").hash
+    };
+    assert_eq!(hash(json!(2.0)), hash(json!(2)), "one number, one definition");
     assert!(retry(json!({"max_attempts": 2, "factor": 0.5})).contains("from 1 to 1000"));
     assert!(retry(json!({"max_attempts": 2, "initial": "2s", "max": "1s"})).contains("shorter than `initial`"));
     assert!(retry(json!({"max_attempts": 2, "non_retryable": "X"})).contains("[CARD_DECLINED]"));

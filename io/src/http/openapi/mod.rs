@@ -93,7 +93,8 @@ const INTRODUCTION: &str = "\
 Bodies are JSON in snake case. Times are milliseconds since 1970 (`…_ms`), durations milliseconds.
 
 What the server does not know, it refuses: unknown fields and query parameters, fields of another type, keys that stand \
-twice, whole numbers that no 64 bits hold. In requests, a field that is `null` counts as absent.
+twice, whole numbers that no 64 bits hold. In requests, a field that is `null` counts as absent, and `465.0` is the \
+whole number 465. Lengths of names and other texts are bounded in bytes of UTF-8 (`maxLength` counts characters).
 
 Every request may be sent again when its answer was lost: reads change nothing; deployments, starts with an \
 `execution_id`, cancels and results take effect once.

@@ -260,7 +260,7 @@ fn list_parameters() -> Vec<Value> {
         "label",
         "Executions with this label, as `<key>=<value>`; may stand several times.",
         json!({
-            "type": "array", "maxItems": MAX_LABELS, "uniqueItems": true,
+            "type": "array", "maxItems": MAX_LABELS,
             "items": {"type": "string", "pattern": "^[A-Za-z0-9._/-]{1,64}="},
         }),
     );

@@ -100,7 +100,7 @@ pub fn list(query: Option<&str>) -> Result<Request, ApiError> {
             None => Some(WorkflowName::new(text.as_ref())),
         },
     };
-    let mut labels = Labels::new();
+    let (mut labels, mut given) = (Labels::new(), 0);
     while let Some(text) = query.take("label") {
         let Some((key, value)) = text.split_once('=') else {
             return Err(url::invalid("query", "label", "must have the form label=<key>=<value>"));
@@ -108,7 +108,8 @@ pub fn list(query: Option<&str>) -> Result<Request, ApiError> {
         if let Some(problem) = label_key_problem(key) {
             return Err(url::invalid("query", "label", problem));
         }
-        if labels.len() == MAX_LABELS {
+        given += 1;
+        if given > MAX_LABELS {
             return Err(url::invalid("query", "label", format_args!("stands more than {MAX_LABELS} times")));
         }
         if labels.insert(key.to_owned(), value.to_owned()).is_some_and(|before| before != value) {

@@ -400,6 +400,10 @@ fn parameters_are_refused_where_they_are_wrong() {
     }
     let many = (0..33).map(|n| format!("label=k{n}=v")).collect::<Vec<_>>().join("&");
     assert_eq!(refused(get(&format!("/v1/executions?{many}"))), invalid("label"));
+    let repeated = |times: usize| get(&format!("/v1/executions?{}", vec!["label=k=v"; times].join("&")));
+    assert_eq!(refused(repeated(33)), invalid("label"));
+    let Ok(Request::ListExecutions(list)) = repeated(32) else { panic!("a list") };
+    assert_eq!(list.labels.len(), 1, "the same again says nothing new");
     let error = get("/v1/executions?status=done").unwrap_err();
     assert!(
         error.message.ends_with("the statuses are running, quarantined, completed, failed, cancelled"),
