@@ -4,7 +4,7 @@
 //! [`store`], lets faults happen, heals them, and holds everything that was committed, answered or logged to the
 //! checks in [`check`]. The same seed gives the same trace, on every machine and in every build.
 //!
-//! * [`store`]: the model of the database.
+//! * [`store`]: the model of SQLite. [`postgres`]: the model of PostgreSQL.
 //! * [`world`]: the event queue, clocks, network, processes, clients and workers.
 //! * [`workload`]: what they run. [`plan`]: what goes wrong, and how often.
 //! * [`check`]: what must hold. [`coverage`]: what must have happened, for that to mean something.
@@ -15,6 +15,7 @@ pub mod check;
 pub mod coverage;
 pub mod mutant;
 pub mod plan;
+pub mod postgres;
 pub mod report;
 pub mod rng;
 pub mod run;

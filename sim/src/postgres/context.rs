@@ -1,0 +1,408 @@
+//! The primitives that statements are made of.
+
+use super::SessionId;
+use super::engine::{Domain, State, Writable};
+use super::error::{Code, SqlError, Stop};
+use super::lock::{Mode, Request, RowId, Scope, Tag, Xid};
+use super::session::{Locking, Running, Waits};
+use super::table::{Mark, Snapshot, Strength};
+use std::collections::VecDeque;
+use std::ops::RangeBounds;
+
+/// What to do about a row that others hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Policy {
+    Wait,
+    /// Fail: `NOWAIT`.
+    Fail,
+    /// Leave it out: `SKIP LOCKED`.
+    Skip,
+}
+
+/// A row as the statement's snapshot sees it.
+#[derive(Clone, Debug)]
+pub struct Found<K, R> {
+    pub row: RowId,
+    pub version: u32,
+    pub key: K,
+    pub value: R,
+}
+
+/// What became of a lock on a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Locked<R> {
+    /// It is as the snapshot saw it. What held it may have locked it only: conditions are not looked at again (R5).
+    Same,
+    /// A newer version was committed meanwhile: conditions are looked at again on this one (R2).
+    Newer(R),
+    /// It was deleted meanwhile.
+    Gone,
+    /// Others hold it, and it is left out.
+    Skipped,
+}
+
+/// What became of an insert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inserted {
+    Done,
+    /// A row of that key is there.
+    Exists(RowId),
+}
+
+/// Where a statement does what it does.
+pub struct Context<'a, D: Domain + ?Sized> {
+    pub(super) state: &'a mut State<D>,
+    pub(super) session: SessionId,
+}
+
+impl<D: Domain + ?Sized> Context<'_, D> {
+    pub fn session(&self) -> SessionId {
+        self.session
+    }
+
+    /// `clock_timestamp()`, in milliseconds.
+    pub fn clock_ms(&self) -> i64 {
+        self.state.clock_ms()
+    }
+
+    /// `now()`: when the transaction began (R6).
+    pub fn now_ms(&mut self) -> i64 {
+        self.state.transaction(self.session).began_ms
+    }
+
+    /// Says what this transaction does, to those who watch commits.
+    pub fn note(&mut self, note: D::Note) {
+        self.state.transaction(self.session).notes.push(note);
+    }
+
+    fn running(&mut self) -> &mut Running<D::Program> {
+        self.state.session(self.session).running.as_mut().expect("a statement runs")
+    }
+
+    fn snapshot(&mut self) -> Snapshot {
+        let (upto, command) = (self.running().snapshot, self.running().command);
+        Snapshot { upto, own: self.state.transaction(self.session).xid, command }
+    }
+
+    /// What the snapshot sees of a range of keys, in their order.
+    pub fn scan(&mut self, range: impl RangeBounds<D::Key>) -> Vec<Found<D::Key, D::Row>> {
+        let snapshot = self.snapshot();
+        let tables = &self.state.tables;
+        let found = tables.scan(range, snapshot).map(|(row, version)| Found {
+            row,
+            version: version.id,
+            key: tables.row(row).key.clone(),
+            value: version.value.clone(),
+        });
+        found.collect()
+    }
+
+    /// What the snapshot sees under a key.
+    pub fn get(&mut self, key: &D::Key) -> Option<Found<D::Key, D::Row>> {
+        self.scan(key.clone()..=key.clone()).pop()
+    }
+
+    /// The newest version of a row that this transaction has locked.
+    pub fn newest(&self, row: RowId) -> &D::Row {
+        &self.state.tables.row(row).newest().value
+    }
+
+    fn may_write(&self) -> Result<(), Stop> {
+        match self.state.writable {
+            Writable::Yes => Ok(()),
+            Writable::ReadOnly => Err(Stop::error(Code::ReadOnly)),
+            Writable::DiskFull => Err(Stop::error(Code::DiskFull)),
+        }
+    }
+
+    /// Begins to wait for a lock of the lock manager, or has it.
+    fn ask(&mut self, tag: Tag, mode: Mode, scope: Scope) -> Result<(), Stop> {
+        match self.state.locks.ask(self.session, tag, mode, scope, true) {
+            Request::Granted => Ok(()),
+            Request::Queued => {
+                self.state.counts.waits += 1;
+                let since = self.state.now;
+                self.running().waits = Some(Waits { since, looked: false });
+                Err(Stop::Waits)
+            }
+            Request::Deadlock => {
+                self.state.counts.deadlocks += 1;
+                Err(Stop::error(Code::Deadlock))
+            }
+            Request::Refused => unreachable!("a request that waits is not refused"),
+        }
+    }
+
+    /// Waits for the end of a transaction. Resumed, it asks again: then the lock on the number is held, and given back.
+    fn wait_for_end(&mut self, xid: Xid) -> Result<(), Stop> {
+        let tag = Tag::Transaction(xid);
+        if self.running().asked == Some(tag) {
+            self.running().asked = None;
+        } else {
+            if !self.state.owners.contains_key(&xid) {
+                return Ok(());
+            }
+            self.running().asked = Some(tag);
+            self.ask(tag, Mode::Share, Scope::Transaction)?;
+            self.running().asked = None;
+        }
+        let woken = self.state.locks.release(self.session, tag, Mode::Share, Scope::Transaction);
+        self.state.runnable.extend(woken.expect("it was granted"));
+        Ok(())
+    }
+
+    /// Locks a row that the snapshot saw, on its newest version (R2, R8 to R12). Under [`Policy::Wait`] it waits for
+    /// those who hold it, in line with others who wait for it.
+    pub fn lock(
+        &mut self,
+        found: &Found<D::Key, D::Row>,
+        strength: Strength,
+        policy: Policy,
+    ) -> Result<Locked<D::Row>, Stop> {
+        if self.state.writable == Writable::ReadOnly {
+            return Err(Stop::error(Code::ReadOnly));
+        }
+        let mut locking = self.running().locking.take().unwrap_or(Locking {
+            row: found.row,
+            version: found.version,
+            strength,
+            newer: false,
+            in_front: false,
+            holders: VecDeque::new(),
+        });
+        assert_eq!((locking.row, locking.strength), (found.row, strength), "it asks again for the same");
+        loop {
+            let step = self.lock_step(&mut locking, policy);
+            match step {
+                Ok(None) => {}
+                Ok(Some(locked)) => {
+                    self.leave_front(&mut locking);
+                    return Ok(locked);
+                }
+                Err(Stop::Waits) => {
+                    self.running().locking = Some(locking);
+                    return Err(Stop::Waits);
+                }
+                Err(stop) => return Err(stop),
+            }
+        }
+    }
+
+    fn lock_step(&mut self, locking: &mut Locking, policy: Policy) -> Result<Option<Locked<D::Row>>, Stop> {
+        let strength = locking.strength;
+        while let Some(xid) = locking.holders.front().copied() {
+            self.wait_for_end(xid)?;
+            locking.holders.pop_front();
+        }
+        if self.running().asked.take().is_some() {
+            // The wait in line is over.
+            locking.in_front = true;
+        }
+        let me = self.state.transaction(self.session).xid;
+        let row = self.state.tables.row(locking.row);
+        let version = row.version(locking.version);
+        if let Some(ended) = version.ended
+            && ended.committed.is_some()
+        {
+            let next = row.versions.iter().find(|v| v.id > version.id).map(|v| v.id);
+            self.leave_front(locking);
+            let Some(next) = next else { return Ok(Some(Locked::Gone)) };
+            locking.version = next;
+            locking.newer = true;
+            return Ok(None);
+        }
+        let holders = row.holders(me, strength);
+        if holders.is_empty() {
+            let xid = self.state.xid(self.session);
+            self.state.tables.lock(locking.row, xid, strength);
+            let row = locking.row;
+            let value = self.state.tables.row(row).version(locking.version).value.clone();
+            let transaction = self.state.transaction(self.session);
+            if !transaction.touched.contains(&row) {
+                transaction.touched.push(row);
+            }
+            if locking.newer {
+                self.state.counts.rechecks += 1;
+                return Ok(Some(Locked::Newer(value)));
+            }
+            return Ok(Some(Locked::Same));
+        }
+        match policy {
+            Policy::Skip => {
+                self.state.counts.skips += 1;
+                return Ok(Some(Locked::Skipped));
+            }
+            Policy::Fail => return Err(Stop::error(Code::LockNotAvailable)),
+            Policy::Wait => {}
+        }
+        // Who holds the row already does not stand in line for more of it.
+        let holds_some = me.is_some_and(|me| row.is_locked_by(me));
+        if !locking.in_front && !holds_some {
+            let tag = Tag::Tuple(locking.row, locking.version);
+            self.running().asked = Some(tag);
+            self.ask(tag, strength.in_line(), Scope::Transaction)?;
+            self.running().asked = None;
+            locking.in_front = true;
+        }
+        locking.holders = holders.into();
+        Ok(None)
+    }
+
+    fn leave_front(&mut self, locking: &mut Locking) {
+        if std::mem::replace(&mut locking.in_front, false) {
+            let (tag, mode) = (Tag::Tuple(locking.row, locking.version), locking.strength.in_line());
+            let woken = self.state.locks.release(self.session, tag, mode, Scope::Transaction);
+            self.state.runnable.extend(woken.expect("who is in front holds the version"));
+        }
+    }
+
+    fn mark(&mut self) -> Mark {
+        let xid = self.state.xid(self.session);
+        Mark { xid, command: self.running().command, committed: None }
+    }
+
+    fn touches(&mut self, row: RowId) {
+        let transaction = self.state.transaction(self.session);
+        transaction.wrote = true;
+        if !transaction.touched.contains(&row) {
+            transaction.touched.push(row);
+        }
+    }
+
+    /// What every statement that writes begins with: an error where nothing can be written, and the transaction's
+    /// number.
+    pub fn writes(&mut self) -> Result<(), Stop> {
+        self.may_write()?;
+        self.state.xid(self.session);
+        Ok(())
+    }
+
+    /// Gives a row that this transaction has locked a new version.
+    pub fn update(&mut self, row: RowId, value: D::Row) -> Result<(), Stop> {
+        self.may_write()?;
+        let mark = self.mark();
+        assert!(self.state.tables.row(row).holders(Some(mark.xid), Strength::NoKeyUpdate).is_empty(), "it is locked");
+        self.state.tables.replace(row, value, mark);
+        self.state.tables.lock(row, mark.xid, Strength::NoKeyUpdate);
+        self.touches(row);
+        Ok(())
+    }
+
+    /// Deletes a row that this transaction has locked.
+    pub fn delete(&mut self, row: RowId) -> Result<(), Stop> {
+        self.may_write()?;
+        let mark = self.mark();
+        assert!(self.state.tables.row(row).holders(Some(mark.xid), Strength::Update).is_empty(), "it is locked");
+        self.state.tables.delete(row, mark);
+        self.state.tables.lock(row, mark.xid, Strength::Update);
+        self.touches(row);
+        Ok(())
+    }
+
+    /// Inserts a row, unless one of its key is there. Where another transaction in progress has inserted one, or is
+    /// about to change or delete the one that is there, it waits for that transaction (R14).
+    pub fn insert(&mut self, key: &D::Key, value: impl FnOnce() -> D::Row) -> Result<Inserted, Stop> {
+        self.may_write()?;
+        loop {
+            if let Some(Tag::Transaction(xid)) = self.running().asked {
+                self.wait_for_end(xid)?;
+            }
+            let me = self.state.transaction(self.session).xid;
+            let mut waits_for = None;
+            for id in self.state.tables.of_key(key) {
+                let newest = self.state.tables.row(*id).newest();
+                let open = |mark: &Mark| mark.committed.is_none() && Some(mark.xid) != me;
+                if open(&newest.made) {
+                    waits_for = Some(newest.made.xid);
+                    break;
+                }
+                match &newest.ended {
+                    None => return Ok(Inserted::Exists(*id)),
+                    Some(mark) if open(mark) => {
+                        waits_for = Some(mark.xid);
+                        break;
+                    }
+                    Some(_) => {}
+                }
+            }
+            let Some(xid) = waits_for else { break };
+            self.state.counts.unique_waits += 1;
+            self.wait_for_end(xid)?;
+        }
+        let mark = self.mark();
+        let row = self.state.tables.insert(key.clone(), value(), mark);
+        self.state.tables.lock(row, mark.xid, Strength::Update);
+        self.touches(row);
+        Ok(Inserted::Done)
+    }
+
+    /// Locks the row that an insert met, on its newest version: what `ON CONFLICT DO UPDATE` does. `Gone` where it has
+    /// changed meanwhile, and the insert is to be tried again.
+    pub fn lock_conflicting(&mut self, row: RowId, strength: Strength) -> Result<Locked<D::Row>, Stop> {
+        let found = match &self.running().locking {
+            Some(locking) => locking.version,
+            None => self.state.tables.row(row).newest().id,
+        };
+        let row_ = self.state.tables.row(row);
+        let (key, value) = (row_.key.clone(), row_.newest().value.clone());
+        match self.lock(&Found { row, version: found, key, value }, strength, Policy::Wait)? {
+            Locked::Same => Ok(Locked::Same),
+            Locked::Newer(_) | Locked::Gone => Ok(Locked::Gone),
+            Locked::Skipped => unreachable!("it waits"),
+        }
+    }
+
+    /// Takes an advisory lock, and waits for it where it must (R20).
+    pub fn advisory_lock(&mut self, key: i64, shared: bool, scope: Scope) -> Result<(), Stop> {
+        let tag = Tag::Advisory(key);
+        if self.running().asked.take() == Some(tag) {
+            return Ok(());
+        }
+        self.running().asked = Some(tag);
+        self.ask(tag, advisory_mode(shared), scope)?;
+        self.running().asked = None;
+        Ok(())
+    }
+
+    /// The same without waiting; whether it has it.
+    pub fn try_advisory_lock(&mut self, key: i64, shared: bool, scope: Scope) -> bool {
+        let asked = self.state.locks.ask(self.session, Tag::Advisory(key), advisory_mode(shared), scope, false);
+        asked == Request::Granted
+    }
+
+    /// Gives one count of a session's advisory lock back; whether it was held.
+    pub fn advisory_unlock(&mut self, key: i64, shared: bool) -> bool {
+        let tag = Tag::Advisory(key);
+        match self.state.locks.release(self.session, tag, advisory_mode(shared), Scope::Session) {
+            Some(woken) => {
+                self.state.runnable.extend(woken);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether this session holds that advisory lock, however.
+    pub fn holds_advisory(&self, key: i64) -> bool {
+        self.state.locks.holds(self.session, Tag::Advisory(key))
+    }
+
+    /// Does nothing for so long.
+    pub fn sleep(&mut self, ms: u64) -> Result<(), Stop> {
+        let until = self.running().since + ms * 1_000;
+        if self.state.now >= until {
+            return Ok(());
+        }
+        self.running().sleeps_until = Some(until);
+        Err(Stop::Waits)
+    }
+
+    /// The error of a key that is there twice.
+    pub fn unique_violation() -> Stop {
+        Stop::Fails(SqlError::error(Code::UniqueViolation))
+    }
+}
+
+fn advisory_mode(shared: bool) -> Mode {
+    if shared { Mode::Share } else { Mode::Exclusive }
+}
