@@ -119,8 +119,8 @@ fn each_error_stands_where_its_status_is_and_each_code_somewhere() {
             }
         }
     }
-    // Of what is no route, or no method of one: the introduction tells of those.
-    seen.extend([ErrorCode::NotFound, ErrorCode::MethodNotAllowed]);
+    // Of what is no route, no method of one, or no request: the introduction tells of those.
+    seen.extend([ErrorCode::NotFound, ErrorCode::MethodNotAllowed, ErrorCode::HeadTooLarge]);
     assert_eq!(seen, ErrorCode::ALL.iter().copied().collect());
 }
 

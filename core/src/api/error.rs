@@ -35,6 +35,8 @@ codes! {
     MethodNotAllowed = "METHOD_NOT_ALLOWED", 405, false, "use one of the methods in the `allow` header";
     /// The body was not complete in time.
     RequestTimeout = "REQUEST_TIMEOUT", 408, true, "send the whole request without pauses";
+    /// The head of the request is too large.
+    HeadTooLarge = "HEAD_TOO_LARGE", 431, false, "send fewer or shorter headers, and a shorter path";
     /// The content type is none that this route reads.
     UnsupportedMediaType = "UNSUPPORTED_MEDIA_TYPE", 415, false, "send application/json (definitions also application/yaml)";
     /// No such workflow, or no such version of it.

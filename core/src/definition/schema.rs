@@ -35,6 +35,22 @@ pub struct Violation {
     pub message: String,
 }
 
+impl Violation {
+    /// The place as errors name it, with what the whole value is: `input`, `input.lines[0].sku`.
+    pub fn place(&self, whole: &str) -> String {
+        let mut place = whole.to_owned();
+        for part in self.path.split('/').skip(1) {
+            if !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()) {
+                place.push_str(&format!("[{part}]"));
+            } else {
+                place.push('.');
+                place.push_str(&part.replace("~1", "/").replace("~0", "~"));
+            }
+        }
+        place
+    }
+}
+
 /// Judges values by JSON Schemas. The same question has the same answer.
 pub trait SchemaCheck: Send + Sync {
     /// Whether `schema` is a schema, and otherwise what is wrong with it.
@@ -77,5 +93,18 @@ impl SchemaCheck for AnySchema {
 
     fn check(&self, _: &DefinitionHash, _: Boundary, _: &Value, _: &Value) -> Result<(), Violation> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_violation_names_its_place() {
+        let place = |path: &str| Violation { path: path.into(), message: String::new() }.place("input");
+        assert_eq!(place(""), "input");
+        assert_eq!(place("/lines/0/sku"), "input.lines[0].sku");
+        assert_eq!(place("/a~1b/c~0d/"), "input.a/b.c~d.");
     }
 }

@@ -146,7 +146,8 @@ impl Rules {
         }
         let (Event::WorkflowCompleted { .. }, Some(schema)) = (event, &definition.output_schema) else { return None };
         let violation = self.schemas.check(&definition.hash, Boundary::Output, schema, value).err()?;
-        let message = format!("the output does not match its schema at `{}`: {}", violation.path, violation.message);
+        let message =
+            format!("`{}` does not match the output schema: {}", violation.place("output"), violation.message);
         admit(definition, state, &Command::RefuseOutput { message }, now).ok()
     }
 }

@@ -7,7 +7,7 @@ use crate::api::response::{
     Deployed, ExecutionView, Executions, Health, History, Metrics, Ready, Reply, Response, ResultOutcome, WorkflowView,
     Workflows,
 };
-use crate::definition::{Boundary, Definition, Violation};
+use crate::definition::{Boundary, Definition};
 use crate::execution::event::{DecodeError, Recorded};
 use crate::id::{CallKey, ExecutionId, Seq, Version, WorkflowName};
 use crate::mutant::Mutants;
@@ -325,9 +325,10 @@ impl<M: Mutants> Node<M> {
         if let Some(schema) = &definition.input_schema
             && let Err(violation) = self.schemas.check(&definition.hash, Boundary::Input, schema, &start.input)
         {
-            let Violation { path, message } = violation;
-            let message = format!("the input does not match the schema of {} at `{path}`: {message}", definition.name);
-            return self.answer(id, ApiError::new(ErrorCode::InputInvalid, message).with("path", path));
+            let (place, name, reason) = (violation.place("input"), &definition.name, &violation.message);
+            let message = format!("`{place}` does not match the input schema of {name}: {reason}");
+            let error = ApiError::new(ErrorCode::InputInvalid, message).with("in", "body").with("path", place);
+            return self.answer(id, error);
         }
         let execution = match &start.execution_id {
             Some(execution) => execution.clone(),

@@ -154,6 +154,8 @@ fn schemas_are_checked_when_deployed_when_started_and_at_the_end() {
     bench.deploy(workflow(json!({"const": {"give": 3}})));
     let refused = bench.start("W", "e", json!({"give": 1}));
     assert_eq!((code(&refused), refused.status), ("INPUT_INVALID", 422));
+    let Reply::Error(error) = &refused.reply else { panic!("an error") };
+    assert_eq!(error.details["path"], "input.x");
     assert_eq!(bench.start("W", "e", json!({"give": 3})).status, 201);
     let types = bench.history("e");
     let last = &types[types.len() - 2..];

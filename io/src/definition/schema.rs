@@ -53,9 +53,23 @@ impl SchemaCheck for Schemas {
         value: &Value,
     ) -> Result<(), Violation> {
         let validator = self.compiled((definition.clone(), boundary), schema)?;
-        validator
-            .validate(value)
-            .map_err(|error| Violation { path: error.instance_path().to_string(), message: error.to_string() })
+        validator.validate(value).map_err(|error| Violation {
+            path: error.instance_path().to_string(),
+            message: shortened(error.to_string()),
+        })
+    }
+}
+
+/// A message that shows the value, as far as a person reads it: values may have a mebibyte.
+fn shortened(message: String) -> String {
+    const SHOWN: usize = 400;
+    // What is wrong stands at the end, behind the value.
+    match (message.char_indices().nth(SHOWN), message.char_indices().nth_back(SHOWN / 2 - 1)) {
+        (Some(_), Some((end, _))) => {
+            let begin = message.char_indices().nth(SHOWN / 2).map_or(0, |(at, _)| at);
+            format!("{} … {}", &message[..begin], &message[end..])
+        }
+        _ => message,
     }
 }
 
@@ -75,6 +89,15 @@ mod tests {
         let violation = check(schema, json!({"amount": 0})).expect_err("zero is too small");
         assert_eq!(violation.path, "/amount");
         assert!(violation.message.contains('0'), "{violation:?}");
+    }
+
+    #[test]
+    fn a_large_value_is_shown_in_part_and_what_is_wrong_with_it_whole() {
+        let violation = check(json!({"type": "integer"}), json!("é".repeat(100_000))).expect_err("it is a string");
+        assert!(violation.message.chars().count() < 500, "{violation:?}");
+        assert!(violation.message.ends_with(r#" is not of type "integer""#), "{violation:?}");
+        let violation = check(json!({"type": "integer"}), json!("é".repeat(100))).expect_err("it is a string");
+        assert!(!violation.message.contains('…'), "{violation:?}");
     }
 
     #[test]

@@ -6,12 +6,13 @@
 //! of their own: one sleep, moved when it must come earlier and checked again when it fires.
 
 use super::front::HttpConfig;
+use super::malformed::{Instead, own_answer};
 use orbit_core::node::RequestId;
 use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
@@ -117,6 +118,11 @@ impl Activity {
         }
     }
 
+    /// Whether no request is being served, though an answer may still be on its way out.
+    fn between_requests(&self) -> bool {
+        !matches!(self.state().phase, Phase::Serving)
+    }
+
     /// When the connection has to be given up unless something moves.
     fn deadline(&self) -> Option<Instant> {
         let state = self.state();
@@ -139,19 +145,39 @@ impl Drop for Activity {
     }
 }
 
-/// A socket that tells [`Activity`] what moves.
+/// A socket that tells [`Activity`] what moves, and answers what is no HTTP request.
 pub struct Watched<S> {
     socket: S,
     activity: Arc<Activity>,
+    /// The whole answer to what hyper answers with a status alone.
+    malformed: Box<dyn Fn(u16) -> Vec<u8> + Send>,
+    /// That answer, once it was needed.
+    instead: Option<Instead>,
 }
 
 impl<S> Watched<S> {
-    /// Watches a socket.
-    pub fn new(socket: S, activity: Arc<Activity>) -> Watched<S> {
-        Watched { socket, activity }
+    /// Watches a socket. `malformed` makes the answer to a head that hyper answers with this status.
+    pub fn new(socket: S, activity: Arc<Activity>, malformed: impl Fn(u16) -> Vec<u8> + Send + 'static) -> Watched<S> {
+        Watched { socket, activity, malformed: Box::new(malformed), instead: None }
     }
 
-    fn wrote(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    /// How many of these bytes are to be written: what is in front of an answer of hyper's own, if that is among them.
+    /// None of it is once it comes first; then ours is to be written.
+    fn to_write(&mut self, bytes: &[u8]) -> usize {
+        if self.instead.is_some() {
+            return 0;
+        }
+        match own_answer(bytes).filter(|_| self.activity.between_requests()) {
+            None => bytes.len(),
+            Some((0, status)) => {
+                self.instead = Some(Instead::new((self.malformed)(status)));
+                0
+            }
+            Some((begin, _)) => begin,
+        }
+    }
+
+    fn wrote<T>(&self, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         match &result {
             Poll::Pending => self.activity.write_stalled(),
             Poll::Ready(Ok(_)) => self.activity.write_moved(),
@@ -172,10 +198,16 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let result = Pin::new(&mut self.socket).poll_write(cx, bytes);
-        self.wrote(result)
+        match self.to_write(bytes) {
+            // As if they were: a flush writes ours.
+            0 => Poll::Ready(Ok(bytes.len())),
+            some => {
+                let result = Pin::new(&mut self.socket).poll_write(cx, &bytes[..some]);
+                self.wrote(result)
+            }
+        }
     }
 
     fn poll_write_vectored(
@@ -183,6 +215,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         cx: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        // An answer without a body stands alone.
+        let mut filled = bytes.iter().filter(|slice| !slice.is_empty());
+        if let (Some(only), None) = (filled.next(), filled.next()) {
+            return self.poll_write(cx, only);
+        }
         let result = Pin::new(&mut self.socket).poll_write_vectored(cx, bytes);
         self.wrote(result)
     }
@@ -193,6 +230,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 
     /// hyper flushes the socket once its own buffer is empty, so whatever was buffered is the system's now.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if let Some(instead) = &mut this.instead {
+            let result = instead.poll_write(&mut this.socket, cx);
+            ready!(this.wrote(result))?;
+        }
         let result = Pin::new(&mut self.socket).poll_flush(cx);
         if let Poll::Ready(Ok(())) = &result {
             self.activity.flushed();
@@ -201,7 +243,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_shutdown(cx)
+        ready!(Pin::new(&mut self.socket).poll_shutdown(cx))?;
+        let this = &mut *self;
+        if let Some(instead) = &mut this.instead {
+            ready!(instead.poll_discard(&mut this.socket, cx));
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -95,8 +95,9 @@ pub struct Front {
     extra: Option<Arc<dyn Extra>>,
 }
 
-/// Bytes of a request's head; hyper answers longer ones with 431.
-const MAX_HEAD: usize = 64 << 10;
+/// Bytes of a request's head, and its headers; more are answered with 431.
+pub const MAX_HEAD: usize = 64 << 10;
+pub const MAX_HEADERS: usize = 100;
 
 /// How long the accept loop rests when the system has no file descriptor left.
 const REST: Duration = Duration::from_millis(50);
@@ -187,12 +188,15 @@ async fn connection(service: Arc<Service>, socket: TcpStream, mut stopped: watch
     let _ = socket.set_nodelay(true);
     let node = service.node.clone();
     let activity = Arc::new(Activity::new(&service.config, move |id| node.answer_lost(id)));
-    let io = TokioIo::new(Watched::new(socket, activity.clone()));
+    let answering = service.clone();
+    let watched = Watched::new(socket, activity.clone(), move |status| answering.malformed(status));
+    let io = TokioIo::new(watched);
     let serving = activity.clone();
     let http = http1::Builder::new()
         // The deadlines are `Activity`'s: hyper's own would not tell a silent connection from an idle one.
         .header_read_timeout(None)
         .max_header_size(MAX_HEAD)
+        .max_headers(MAX_HEADERS)
         .max_buf_size(MAX_HEAD)
         .serve_connection(
             io,

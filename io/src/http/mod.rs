@@ -5,6 +5,7 @@
 //! * [`respond`]: from an answer to status, headers and bytes. Pure. [`metrics`] makes the text of the figures.
 //! * [`front`]: the listener, its settings and the accept loop.
 //! * `connection`: one connection, its deadlines, and what it knows of answers that were never written.
+//! * `malformed`: the answer to what is no HTTP request.
 //! * `service`: one request, from its head to its answer.
 //! * [`published`]: documents about the API that need no node; [`openapi`] makes the largest.
 //!
@@ -16,6 +17,7 @@ mod connection;
 mod fields;
 pub mod front;
 mod json;
+mod malformed;
 pub mod metrics;
 pub mod openapi;
 pub mod published;

@@ -2,7 +2,7 @@
 
 use super::answer::Answer;
 use super::connection::Activity;
-use super::front::{Extra, HttpConfig};
+use super::front::{Extra, HttpConfig, MAX_HEAD, MAX_HEADERS};
 use super::metrics::Process;
 use super::published::Published;
 use super::respond::{self, Rendered};
@@ -210,15 +210,39 @@ impl Service {
         let limit = self.config.max_connections;
         let message = format!("{limit} connections are open, and that is the limit (--max-connections)");
         let error = ApiError::new(ErrorCode::ResourceExhausted, message).with("setting", "max_connections");
-        let rendered = respond::render_error(&error, text_of(&self.new_id()));
+        self.last_words(&error)
+    }
+
+    /// What is said to a head that hyper refuses with this status, as bytes.
+    pub fn malformed(&self, status: u16) -> Vec<u8> {
+        self.figures.requests.fetch_add(1, Ordering::Relaxed);
+        self.last_words(&match status {
+            400 => ApiError::new(
+                ErrorCode::InvalidRequest,
+                "these bytes are no HTTP/1.1 request: the request line or a header is malformed",
+            )
+            .with("in", "head"),
+            _ => ApiError::new(
+                ErrorCode::HeadTooLarge,
+                format!("the head of the request has more than {MAX_HEAD} bytes, or more than {MAX_HEADERS} headers"),
+            ),
+        })
+    }
+
+    /// An answer as bytes, after which the connection ends.
+    fn last_words(&self, error: &ApiError) -> Vec<u8> {
+        let request_id = self.new_id();
+        let Rendered { status, content_type, retry_after, body } = respond::render_error(error, text_of(&request_id));
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let retry_after = retry_after.map(|seconds| format!("retry-after: {seconds}\r\n")).unwrap_or_default();
         let mut bytes = format!(
-            "HTTP/1.1 {}\r\ncontent-type: {}\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
-            StatusCode::TOO_MANY_REQUESTS,
-            rendered.content_type,
-            rendered.body.len()
+            "HTTP/1.1 {status}\r\ncontent-type: {content_type}\r\nx-request-id: {id}\r\n{retry_after}connection: \
+             close\r\ncontent-length: {length}\r\n\r\n",
+            id = text_of(&request_id),
+            length = body.len(),
         )
         .into_bytes();
-        bytes.extend_from_slice(&rendered.body);
+        bytes.extend_from_slice(&body);
         bytes
     }
 

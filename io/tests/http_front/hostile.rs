@@ -126,22 +126,64 @@ async fn bodies_that_are_no_valid_request_are_refused_and_the_connection_serves_
 #[tokio::test]
 async fn what_is_no_http_is_answered_with_400_and_the_connection_ends() {
     let server = Server::start(quick(), fine);
-    for (garbage, status) in [
-        ("\x16\x03\x01 hello\r\n\r\n".to_owned(), "400"),
-        ("GET / HTTP/1.1\r\nhost x\r\n\r\n".to_owned(), "400"),
+    for (garbage, status, code) in [
+        ("\x16\x03\x01 hello\r\n\r\n".to_owned(), 400, "INVALID_REQUEST"),
+        ("GET / HTTP/1.1\r\nhost x\r\n\r\n".to_owned(), 400, "INVALID_REQUEST"),
         (
             "POST /v1/executions HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n{}".to_owned(),
-            "400",
+            400,
+            "INVALID_REQUEST",
         ),
-        (format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(100_000)), "431"),
-        (format!("GET / HTTP/1.1\r\n{}\r\n", "x: y\r\n".repeat(200)), "431"),
+        (format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(100_000)), 431, "HEAD_TOO_LARGE"),
+        (format!("GET / HTTP/1.1\r\n{}\r\n", "x: y\r\n".repeat(200)), 431, "HEAD_TOO_LARGE"),
     ] {
         let mut client = server.connect().await;
         let _ = client.socket.write_all(garbage.as_bytes()).await;
-        let answer = String::from_utf8(client.closed().await).unwrap();
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        let answer = client.answer().await;
+        assert_eq!(answer.error(), (status, code.into(), String::new()), "{answer:?}");
+        assert_eq!(answer.header("connection"), Some("close"));
+        assert_eq!(answer.json()["error"]["request_id"], *answer.header("x-request-id").expect("an id"));
+        assert_eq!(client.closed().await, b"");
     }
     assert_eq!(server.stopped().await, []);
+}
+
+#[tokio::test]
+async fn what_is_no_http_after_a_request_is_answered_after_it() {
+    let server = Server::start(quick(), fine);
+    for (first, pause) in [("GET /livez", false), ("GET /livez", true), ("HEAD /livez", false), ("HEAD /livez", true)] {
+        let mut client = server.connect().await;
+        let first = format!("{first} HTTP/1.1\r\nhost: x\r\n\r\n");
+        let answered = async |client: &mut super::support::Client| match first.starts_with("HEAD") {
+            true => client.head_of_answer().await.status,
+            false => client.answer().await.status,
+        };
+        if pause {
+            client.send(&first).await;
+            assert_eq!(answered(&mut client).await, 200);
+            client.send("no http\r\n\r\n").await;
+        } else {
+            client.send(format!("{first}no http\r\n\r\n")).await;
+            assert_eq!(answered(&mut client).await, 200);
+        }
+        assert_eq!(client.answer().await.error(), (400, "INVALID_REQUEST".into(), String::new()));
+        assert_eq!(client.closed().await, b"");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_goes_on_sending_what_is_no_http_reads_the_answer_and_is_not_heard_for_ever() {
+    let server = Server::start(quick(), fine);
+    let mut client = server.connect().await;
+    client.send(format!("GET / HTTP/1.1\r\nx: {}", "y".repeat(300_000))).await;
+    let answer = client.answer().await;
+    assert_eq!(answer.error(), (431, "HEAD_TOO_LARGE".into(), String::new()));
+    soon("the end of the connection", async {
+        while client.socket.write_all(&[b'y'; 1000]).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -62,6 +62,7 @@ fn message(code: ErrorCode) -> &'static str {
         ErrorCode::NotFound => "there is no such route",
         ErrorCode::MethodNotAllowed => "this route takes other methods",
         ErrorCode::RequestTimeout => "the body was not complete within 30 s",
+        ErrorCode::HeadTooLarge => "the head of the request has more than 65536 bytes, or more than 100 headers",
         ErrorCode::UnsupportedMediaType => "the content type of the body is missing, or not read here",
         ErrorCode::UnknownWorkflow => "no workflow of that name is deployed, or not in that version",
         ErrorCode::UnknownExecution => "there is no execution of that id",

@@ -100,8 +100,8 @@ Every request may be sent again when its answer was lost: reads change nothing; 
 `execution_id`, cancels and results take effect once.
 
 Beside the statuses that are listed, any path may answer 404 (`NOT_FOUND`: there is no such route), any method that a \
-route does not take is answered with 405 (`METHOD_NOT_ALLOWED`, with `allow`), and what is no HTTP, or has a head above \
-64 KiB, with 400 or 431 and no JSON. `HEAD` is answered as `GET`, without the body.";
+route does not take is answered with 405 (`METHOD_NOT_ALLOWED`, with `allow`), what is no HTTP with 400 (`INVALID_REQUEST`), and a \
+head above 64 KiB or with more than 100 headers with 431 (`HEAD_TOO_LARGE`). `HEAD` is answered as `GET`, without the body.";
 
 /// The parameters in the braces of a path.
 fn path_parameters(template: &str) -> Vec<Value> {
