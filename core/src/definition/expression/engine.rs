@@ -1,27 +1,32 @@
 //! The engine behind expressions: minijinja's expression language, cut down to what gives the same value everywhere.
 //!
 //! * Only the words of [`super::vocabulary`] exist. None reads a clock, an environment or a random number.
-//! * Work is bounded by fuel, and what an expression gives by [`Budget`].
+//! * Work is bounded by fuel (with [`super::filters`], where the engine's own account falls short), and what an
+//!   expression gives by [`Budget`].
 //! * A field of null is null (interface facts, part 3), so that what a skipped step did not give can be asked for.
 //!   The engine knows no such null; [`Null`] is one, and stands for null wherever an expression meets it.
 
+use super::filters;
 use super::vocabulary::{LEFT_OUT_FILTERS, LEFT_OUT_FUNCTIONS, LEFT_OUT_TESTS};
 use crate::definition::MAX_DEPTH;
+use minijinja::machinery::{self, CodeGenerator, Instruction, Instructions};
 use minijinja::value::{DynObject, Object, ObjectRepr, ValueKind};
-use minijinja::{Environment, ErrorKind, Expression, UndefinedBehavior, Value};
+use minijinja::{AutoEscape, Environment, ErrorKind, State, UndefinedBehavior, Value};
 use serde_json::{Map, Number, Value as Json};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
-/// Steps of work that one expression may do; 64 bytes of text made, or two items visited, count as one.
+/// Steps of work that the expressions of one template may do together. One operation counts as one; so do 64 bytes of
+/// text and two values that are read, made or compared, as often as they are.
 pub const MAX_WORK: u64 = 1_000_000;
 /// Bytes, as JSON, that all expressions of one template together may give.
 pub const MAX_RENDERED_BYTES: usize = 4 << 20;
 
-/// A compiled expression.
-pub(super) type Program = Expression<'static, 'static>;
+/// An expression that compiles. The source alone is kept: making the instructions again costs less than giving the
+/// engine what the expression reads, and they borrow from it.
+pub(super) struct Program(String);
 
 /// The engine with its words. A constant: it is built from the tables alone and never changes.
 static ENGINE: LazyLock<Environment<'static>> = LazyLock::new(|| {
@@ -31,6 +36,7 @@ static ENGINE: LazyLock<Environment<'static>> = LazyLock::new(|| {
     LEFT_OUT_FILTERS.iter().for_each(|name| engine.remove_filter(name));
     LEFT_OUT_TESTS.iter().for_each(|name| engine.remove_test(name));
     LEFT_OUT_FUNCTIONS.iter().for_each(|name| engine.remove_global(name));
+    filters::add_to(&mut engine);
     engine.add_filter("default", default);
     engine.add_filter("tojson", to_json_text);
     engine.add_test("none", is_null);
@@ -73,14 +79,58 @@ fn default(value: &Value, otherwise: Option<Value>) -> Value {
     if value.is_undefined() || is_null(value) { otherwise.unwrap_or_else(|| Value::from("")) } else { value.clone() }
 }
 
-fn to_json_text(value: &Value) -> Result<String, minijinja::Error> {
+fn to_json_text(state: &State, value: &Value) -> Result<String, minijinja::Error> {
+    // Made as JSON, then as text.
+    filters::pay(state, value, 4)?;
     let json = Budget::new().take(value, 0).map_err(|e| minijinja::Error::new(ErrorKind::InvalidOperation, e))?;
     Ok(json.to_string())
 }
 
 /// Compiles an expression that [`super::scan`] has passed.
 pub(super) fn compile(source: String) -> Result<Program, String> {
-    ENGINE.compile_expression_owned(source).map_err(|e| describe(&e))
+    instructions(&source).map_err(|e| describe(&e))?;
+    Ok(Program(source))
+}
+
+/// The engine's instructions, with what [`filters`] needs put in: what is compared is weighed first, and `*` is a
+/// filter.
+fn instructions(source: &str) -> Result<Instructions<'_>, minijinja::Error> {
+    let mut generator = CodeGenerator::new("expression", source);
+    generator.compile_expr(&machinery::parse_expr(source)?);
+    let (made, _) = generator.finish();
+    let all = || (0..).map_while(|at| made.get(at));
+    // Where each instruction comes to stand: jumps name places.
+    let mut place = 0;
+    let mut places: Vec<u32> = Vec::new();
+    for instruction in all() {
+        places.push(place);
+        place += if compares(instruction) { 2 } else { 1 };
+    }
+    places.push(place);
+    let moved = |target: u32| usize::try_from(target).ok().and_then(|t| places.get(t)).copied().unwrap_or(place);
+
+    // The number of a filter in the engine's memo of filters; this one stands for none.
+    let no_memo = u8::MAX;
+    let mut changed = Instructions::new("expression", source);
+    for instruction in all() {
+        if compares(instruction) {
+            changed.add(Instruction::ApplyFilter(filters::WEIGHED, Some(1), no_memo));
+        }
+        changed.add(match instruction {
+            Instruction::Mul => Instruction::ApplyFilter(filters::TIMES, Some(2), no_memo),
+            Instruction::Jump(to) => Instruction::Jump(moved(*to)),
+            Instruction::JumpIfFalse(to) => Instruction::JumpIfFalse(moved(*to)),
+            Instruction::JumpIfFalseOrPop(to) => Instruction::JumpIfFalseOrPop(moved(*to)),
+            Instruction::JumpIfTrueOrPop(to) => Instruction::JumpIfTrueOrPop(moved(*to)),
+            other => other.clone(),
+        });
+    }
+    Ok(changed)
+}
+
+fn compares(instruction: &Instruction<'_>) -> bool {
+    use Instruction::{CompareAndPreserve, Eq, Gt, Gte, In, Lt, Lte, Ne};
+    matches!(instruction, Eq | Ne | Gt | Gte | Lt | Lte | In | CompareAndPreserve(_))
 }
 
 /// What running an expression came to.
@@ -91,13 +141,25 @@ pub(super) enum Failure {
     Other(String),
 }
 
+impl From<minijinja::Error> for Failure {
+    fn from(error: minijinja::Error) -> Failure {
+        match error.kind() {
+            ErrorKind::UndefinedError => Failure::Undefined,
+            _ => Failure::Other(describe(&error)),
+        }
+    }
+}
+
 /// Runs an expression on the names that it sees.
 /// The value will stand `depth` lists and objects deep.
 pub(super) fn run(program: &Program, names: &Value, budget: &mut Budget, depth: usize) -> Result<Json, Failure> {
-    let value = program.eval(names.clone()).map_err(|e| match e.kind() {
-        ErrorKind::UndefinedError => Failure::Undefined,
-        _ => Failure::Other(describe(&e)),
-    })?;
+    let instructions = instructions(&program.0)?;
+    let (blocks, mut nothing) = (BTreeMap::new(), String::new());
+    let mut output = machinery::make_string_output(&mut nothing);
+    let ended = machinery::eval(&ENGINE, &instructions, names.clone(), &blocks, &mut output, AutoEscape::None)?;
+    let (value, state) = ended;
+    budget.work(state.fuel_levels().map_or(0, |(used, _)| used)).map_err(Failure::Other)?;
+    let value = value.unwrap_or(Value::UNDEFINED);
     if value.is_undefined() {
         return Err(Failure::Undefined);
     }
@@ -107,7 +169,7 @@ pub(super) fn run(program: &Program, names: &Value, budget: &mut Budget, depth: 
 /// An error of the engine in words for the definition's author.
 fn describe(error: &minijinja::Error) -> String {
     match error.kind() {
-        ErrorKind::OutOfFuel => format!("does too much work: one expression may do {MAX_WORK} steps"),
+        ErrorKind::OutOfFuel => too_much_work(),
         kind => match error.detail() {
             Some(detail) => format!("{kind}: {}", detail.replace("plain object", "null")),
             None => kind.to_string(),
@@ -115,8 +177,22 @@ fn describe(error: &minijinja::Error) -> String {
     }
 }
 
-/// JSON as the engine sees it.
-pub(super) fn from_json(json: &Json) -> Value {
+fn too_much_work() -> String {
+    format!(
+        "does too much work: the expressions of one value may do {MAX_WORK} steps; read, sort or compare less at once"
+    )
+}
+
+/// JSON as the engine sees it. The work of it is taken from the budget.
+pub(super) fn from_json(json: &Json, budget: &mut Budget) -> Result<Value, String> {
+    let mut units = 0;
+    let value = convert(json, &mut units);
+    budget.work(units / filters::UNITS)?;
+    Ok(value)
+}
+
+fn convert(json: &Json, units: &mut u64) -> Value {
+    *units += filters::VALUE;
     match json {
         Json::Null => Value::from_object(Null),
         Json::Bool(b) => Value::from(*b),
@@ -125,10 +201,17 @@ pub(super) fn from_json(json: &Json) -> Value {
             (_, Some(n), _) => Value::from(n),
             (_, _, n) => Value::from(n.unwrap_or(f64::NAN)),
         },
-        Json::String(s) => Value::from(s.as_str()),
-        Json::Array(items) => Value::from(items.iter().map(from_json).collect::<Vec<_>>()),
+        Json::String(s) => {
+            *units += filters::size(s.len());
+            Value::from(s.as_str())
+        }
+        Json::Array(items) => Value::from(items.iter().map(|item| convert(item, units)).collect::<Vec<_>>()),
         Json::Object(fields) => {
-            Value::from(fields.iter().map(|(k, v)| (k.clone(), from_json(v))).collect::<BTreeMap<String, Value>>())
+            let fields = fields.iter().map(|(key, field)| {
+                *units += filters::VALUE + filters::size(key.len());
+                (key.clone(), convert(field, units))
+            });
+            Value::from(fields.collect::<BTreeMap<String, Value>>())
         }
     }
 }
@@ -138,14 +221,21 @@ pub(super) fn names(names: BTreeMap<String, Value>) -> Value {
     Value::from(names)
 }
 
-/// How much more may be given.
+/// How much more may be done and given.
 pub(super) struct Budget {
+    work: u64,
     bytes: usize,
 }
 
 impl Budget {
     pub(super) fn new() -> Budget {
-        Budget { bytes: MAX_RENDERED_BYTES }
+        Budget { work: MAX_WORK, bytes: MAX_RENDERED_BYTES }
+    }
+
+    /// Takes steps of work from what may still be done.
+    pub(super) fn work(&mut self, steps: u64) -> Result<(), String> {
+        self.work = self.work.checked_sub(steps).ok_or_else(too_much_work)?;
+        Ok(())
     }
 
     /// Takes `bytes` from what may still be given.

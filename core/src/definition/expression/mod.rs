@@ -7,11 +7,13 @@
 //! * [`vocabulary`]: the names, functions, filters and tests that exist.
 //! * `scan`: bounds on the source, and the names and paths that it uses.
 //! * `engine`: minijinja, cut down to what is deterministic and bounded.
+//! * `filters`: its words that pay for what they cost.
 //!
 //! Most expressions only read a path (`${ input.order.id }`). Those never reach the engine: the path is followed in
 //! the JSON itself, which keeps every number exact and costs no copy of the input.
 
 mod engine;
+mod filters;
 mod scan;
 pub mod vocabulary;
 
@@ -370,8 +372,14 @@ impl Renderer<'_, '_> {
             self.budget.spend_json(&value, self.depth).map_err(error)?;
             return Ok(value.into_owned());
         };
-        let names = self.names.get_or_insert_with(|| engine_names(self.scope, self.references));
-        engine::run(program, names, &mut self.budget, self.depth).map_err(|failure| {
+        let names = match &self.names {
+            Some(names) => names.clone(),
+            None => {
+                let names = engine_names(self.scope, self.references, &mut self.budget).map_err(error)?;
+                self.names.insert(names).clone()
+            }
+        };
+        engine::run(program, &names, &mut self.budget, self.depth).map_err(|failure| {
             error(match failure {
                 Failure::Other(message) => message,
                 Failure::Undefined => explain_undefined(source, self.scope),
@@ -381,23 +389,26 @@ impl Renderer<'_, '_> {
 }
 
 /// What the engine sees of a scope: of the outputs only those that the template reads.
-fn engine_names(scope: &Scope<'_>, references: &References) -> minijinja::Value {
+fn engine_names(scope: &Scope<'_>, references: &References, budget: &mut Budget) -> Result<minijinja::Value, String> {
     let text = minijinja::Value::from;
-    let outputs = references.keys().filter_map(|id| {
-        let output = engine::from_json(scope.outputs.get(id)?);
-        Some((id.to_string(), engine::names(BTreeMap::from([("output".to_owned(), output)]))))
-    });
+    let mut outputs = BTreeMap::new();
+    for id in references.keys() {
+        if let Some(output) = scope.outputs.get(id) {
+            let output = engine::from_json(output, budget)?;
+            outputs.insert(id.to_string(), engine::names(BTreeMap::from([("output".to_owned(), output)])));
+        }
+    }
     let execution = [
         ("id".to_owned(), text(scope.execution.as_str())),
         ("workflow".to_owned(), text(scope.workflow.as_str())),
         ("version".to_owned(), text(scope.version.as_str())),
         ("run".to_owned(), minijinja::Value::from(scope.run.0)),
     ];
-    engine::names(BTreeMap::from([
-        ("input".to_owned(), engine::from_json(scope.input)),
-        ("steps".to_owned(), engine::names(outputs.collect())),
+    Ok(engine::names(BTreeMap::from([
+        ("input".to_owned(), engine::from_json(scope.input, budget)?),
+        ("steps".to_owned(), engine::names(outputs)),
         ("execution".to_owned(), engine::names(execution.into())),
-    ]))
+    ])))
 }
 
 /// Why an expression came upon something that is not there: the paths of it that lead nowhere.

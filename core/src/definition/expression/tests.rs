@@ -302,6 +302,88 @@ fn work_is_bounded() {
 }
 
 #[test]
+fn the_expressions_of_one_value_share_one_bound_of_work() {
+    let much = "${ range(20000) | map('string') | sort | length }";
+    assert_eq!(render_on(input(), json!(much)), Ok(json!(20_000)));
+    let error = render_on(input(), json!([much, {"a": much}, much])).expect_err("three are too much");
+    assert!(error.message.contains("expressions of one value may do 1000000 steps"), "{error}");
+}
+
+/// Each is short and would compare, copy or search hundreds of megabytes: what they name stands there once.
+#[test]
+fn large_values_that_are_met_often_are_paid_for_as_often() {
+    let list: Vec<u64> = (0..20_000).collect();
+    let wide = json!({"text": "x".repeat(1 << 19), "same": "x".repeat(1 << 19), "list": list, "like": list,
+        "texts": vec!["some text"; 20_000], "nulls": vec![Value::Null; 20_000]});
+    for source in [
+        "[input.list] * 4000 == [input.like] * 4000",
+        "[[input.list] * 4000] == [[input.like] * 4000]",
+        "1 if false else [input.list] * 4000 < [input.like] * 4000",
+        "[] < [input.list] * 4000 < [input.like] * 4000",
+        "input.text in [input.same] * 4000",
+        "(4000 * [input.text]) | sort | length",
+        "range(4000) | map(attribute='x', default=input.text) | sort | length",
+        "range(4000) | map(attribute='x', default=input.list) | unique | length",
+        "range(4000) | map(attribute='x', default=input.text) | select('eq', input.same) | list | length",
+        "range(4000) | map(attribute='x', default=input.list) | select('in', [input.like]) | list | length",
+        "input.nulls | map('default', input.list) | max | length",
+        "input.texts | map('int', input.list) | min | length",
+        "[1] | batch(4000, input.text) | first | sort | length",
+        "range(4000) | slice(4000, input.list) | sort | length",
+        "input.texts | sum(start='') | length",
+        "input.text | trim(input.same) | length",
+        "range(10000) | map(attribute=input.text) | length",
+        "([{'a': 1}] * 10000) | selectattr(input.text) | list | length",
+        "([input.text] * 4000) | join | length",
+        "([input.list] * 4000) | map('tojson') | length",
+    ] {
+        let message = match render_on(wide.clone(), json!(format!("${{ {source} }}"))) {
+            Ok(value) => panic!("{source} gave {value}"),
+            Err(error) => error.message,
+        };
+        assert!(message.contains("too much work") || message.contains("at most 1024"), "{source}: {message}");
+    }
+}
+
+#[test]
+fn a_list_of_ordinary_size_can_be_sorted_searched_and_summed() {
+    let orders: Vec<Value> = (0..1_000)
+        .map(
+            |n| json!({"sku": format!("sku-{:04}", n * 7 % 1_000), "tags": ["a", "b"], "price": n, "paid": n % 2 == 0}),
+        )
+        .collect();
+    let give = |source: &str| render_on(json!({"orders": orders}), json!(format!("${{ {source} }}")));
+    assert_eq!(give("(input.orders | sort(attribute='sku') | first).sku"), Ok(json!("sku-0000")));
+    assert_eq!(give("input.orders | sort(attribute='paid,price', reverse=true) | length"), Ok(json!(1_000)));
+    assert_eq!(give("input.orders | sort | unique | length"), Ok(json!(1_000)));
+    assert_eq!(give("input.orders | map(attribute='tags') | sum(start=[]) | length"), Ok(json!(2_000)));
+    assert_eq!(
+        give("input.orders | selectattr('price', 'ge', 998) | map(attribute='price') | list"),
+        Ok(json!([998, 999]))
+    );
+    assert_eq!(give("input.orders == input.orders and input.orders[3] in input.orders"), Ok(json!(true)));
+    assert_eq!(give("input.orders | tojson | length > 60000"), Ok(json!(true)));
+}
+
+/// Weighing what is compared moves the engine's jumps: every kind of them is met here.
+#[test]
+fn what_is_weighed_and_multiplied_gives_what_it_gave() {
+    assert_eq!(value("1 < input.customer.age < 40"), json!(true));
+    assert_eq!(value("1 < 2 == 2 != 3 >= 3 > 1 <= 1"), json!(true));
+    assert_eq!(value("[1 < 0 < input.nothing.x, 5 > 4 > 3]"), json!([false, true]));
+    assert_eq!(value("1 == (2 if input.nothing else 1)"), json!(true));
+    assert_eq!(value("(1 == 2 or 3 < 4) and not 'a' in 'bcd' and 'a' not in ['b']"), json!(true));
+    assert_eq!(
+        value("[2 * 3, 2 * 1.5, 'ab' * 2, [1] * 2, 2 * [none], -2 * 3 ** 2, 7 % 4 * 2, 'a' * -1]"),
+        json!([6, 3.0, "abab", [1, 1], [null, null], -18, 6, ""])
+    );
+    assert_eq!(value("9007199254740993 * 2"), json!(18_014_398_509_481_986_i64));
+    assert!(message("'a' * input.missing").contains("no field `missing`"));
+    assert!(message("'a' * 'b'").contains("multiplied"), "{}", message("'a' * 'b'"));
+    assert!(message("input.missing == 1").contains("no field `missing`"));
+}
+
+#[test]
 fn what_is_given_is_bounded() {
     let long = json!({"text": "x".repeat(1 << 20)});
     let all = format!("${{ [{}] }}", vec!["input.text"; 20].join(", "));
