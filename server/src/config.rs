@@ -51,6 +51,9 @@ pub struct Settings {
     /// Open connections; further ones are refused [default: 10000].
     #[arg(long, env = "ORBIT_MAX_CONNECTIONS", value_name = "N")]
     pub max_connections: Option<u64>,
+    /// Open worker sessions; past it registrations are refused [default: 10000].
+    #[arg(long, env = "ORBIT_MAX_WORKER_SESSIONS", value_name = "N")]
+    pub max_worker_sessions: Option<u64>,
     #[command(flatten)]
     #[serde(skip)]
     pub log: LogSettings,
@@ -220,6 +223,7 @@ impl Settings {
             max_payload_bytes: self.max_payload_bytes.or(other.max_payload_bytes),
             body_limit: self.body_limit.or(other.body_limit),
             max_connections: self.max_connections.or(other.max_connections),
+            max_worker_sessions: self.max_worker_sessions.or(other.max_worker_sessions),
             log: self.log.or(other.log),
             later: self.later.or(other.later),
         }
@@ -281,6 +285,7 @@ pub struct Options {
     pub max_payload_bytes: u64,
     pub body_limit: u64,
     pub max_connections: u64,
+    pub max_worker_sessions: u64,
 }
 
 impl Options {
@@ -345,6 +350,11 @@ impl Options {
             )?,
             body_limit: at_least_one("--body-limit", settings.body_limit, 4 << 20)?,
             max_connections: at_least_one("--max-connections", settings.max_connections, 10_000)?,
+            max_worker_sessions: at_least_one(
+                "--max-worker-sessions",
+                settings.max_worker_sessions,
+                limits.max_worker_sessions,
+            )?,
         })
     }
 }

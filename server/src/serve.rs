@@ -100,6 +100,7 @@ fn node_config(options: &Options, addr: SocketAddr) -> NodeConfig {
         max_active_executions: options.max_active_executions,
         max_history_events: options.max_history_events,
         max_payload_bytes: options.max_payload_bytes,
+        max_worker_sessions: options.max_worker_sessions,
         ..config.limits
     };
     config

@@ -46,9 +46,16 @@ pub struct Limits {
     pub max_payload_bytes: u64,
     /// Idle executions that stay in memory (10,000); older ones cost a row.
     pub max_resident_executions: u64,
-    /// Starts, cancels and results that are not recorded yet (10,000), whether or not one still waits for them; past it
-    /// 429.
+    /// Starts, cancels and results that are not recorded yet, and reads, deployments and registrations that the
+    /// database has not answered (10,000), whether or not one still waits for them; past it 429.
     pub max_queued_requests: u64,
+    /// Open worker sessions (10,000).
+    pub max_worker_sessions: u64,
+    /// Contracts that the open sessions registered together (100,000): a session costs memory for each of its own.
+    pub max_worker_contracts: u64,
+    /// Polls of one session that wait (100), and of all sessions (10,000).
+    pub max_session_polls: u64,
+    pub max_waiting_polls: u64,
     /// Groups of one append (256).
     pub max_append_groups: usize,
     /// Bytes of events of one append (1 MiB).
@@ -63,6 +70,10 @@ impl Default for Limits {
             max_payload_bytes: 1 << 20,
             max_resident_executions: 10_000,
             max_queued_requests: 10_000,
+            max_worker_sessions: 10_000,
+            max_worker_contracts: 100_000,
+            max_session_polls: 100,
+            max_waiting_polls: 10_000,
             max_append_groups: 256,
             max_append_bytes: 1 << 20,
         }

@@ -141,6 +141,8 @@ pub struct Node<M: Mutants = NoMutants> {
     waits: BTreeMap<ExecutionId, BTreeSet<RequestId>>,
     /// Works that requests brought and that are not done, whether or not somebody still waits for them.
     asked: u64,
+    /// Calls to the store that requests brought and that are not answered, whether or not somebody still waits for them.
+    called: u64,
 }
 
 /// What a store call is for.
@@ -159,6 +161,13 @@ pub(crate) enum Purpose {
     Due,
     Read(RequestId),
     SaveWorker,
+}
+
+impl Purpose {
+    /// Whether a request brought it, and nothing else bounds how many there are.
+    fn of_request(&self) -> bool {
+        matches!(self, Purpose::Deploy(_) | Purpose::Read(_) | Purpose::SaveWorker)
+    }
 }
 
 impl Node {
@@ -209,6 +218,7 @@ impl<M: Mutants> Node<M> {
             request_deadlines: BTreeSet::new(),
             waits: BTreeMap::new(),
             asked: 0,
+            called: 0,
             config,
         }
     }
@@ -336,6 +346,7 @@ impl<M: Mutants> Node<M> {
             self.log(LogEvent::StoreFailed { call: name, message: failure.message.clone() });
         }
         let outcome = call.outcome;
+        self.called -= u64::from(call.purpose.of_request());
         match call.purpose {
             Purpose::Campaign => self.on_campaign(call.sent, outcome),
             Purpose::Hold => self.on_hold(outcome),
@@ -363,6 +374,7 @@ impl<M: Mutants> Node<M> {
     }
 
     fn send(&mut self, connection: Connection, transaction: Transaction, purpose: Purpose) {
+        self.called += u64::from(purpose.of_request());
         let effect = self.calls.send(self.now.mono, connection, transaction, purpose);
         self.effects.push_back(effect);
     }

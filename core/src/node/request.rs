@@ -105,10 +105,7 @@ impl<M: Mutants> Node<M> {
             Request::Heartbeat { session, holding } => self.heartbeat(id, session, holding),
             Request::Unregister { session } => self.unregister(id, session),
             Request::Report { session, results, form } => self.report(id, session, results, form),
-            Request::ListWorkers => {
-                self.open(id, Open::Read(Read::Workers), self.config.request_deadline);
-                self.send(Connection::Requests, Transaction::Workers, Purpose::Read(id));
-            }
+            Request::ListWorkers => self.read(id, Read::Workers, Transaction::Workers),
             Request::Health
             | Request::Ready
             | Request::Livez
@@ -128,7 +125,7 @@ impl<M: Mutants> Node<M> {
 
     /// Opens a request that waits for an append; refuses it, and says so, where too many wait already.
     pub(super) fn open_write(&mut self, id: RequestId, kind: Open) -> bool {
-        if let Some(error) = self.too_many_writes() {
+        if let Some(error) = self.too_many_requests() {
             self.answer(id, error);
             return false;
         }
@@ -136,10 +133,19 @@ impl<M: Mutants> Node<M> {
         true
     }
 
+    /// Reads rows for a request.
+    fn read(&mut self, id: RequestId, what: Read, transaction: Transaction) {
+        if let Some(error) = self.too_many_requests() {
+            return self.answer(id, error);
+        }
+        self.open(id, Open::Read(what), self.config.request_deadline);
+        self.send(Connection::Requests, transaction, Purpose::Read(id));
+    }
+
     /// What was asked counts until it is done: one who leaves, or is told that the outcome is not known, makes no room.
-    pub(super) fn too_many_writes(&self) -> Option<ApiError> {
+    pub(super) fn too_many_requests(&self) -> Option<ApiError> {
         let max = self.config.limits.max_queued_requests;
-        (self.asked >= max).then(|| {
+        (self.asked + self.called >= max).then(|| {
             ApiError::new(ErrorCode::ResourceExhausted, format!("{max} requests wait already (max_queued_requests)"))
                 .with("limit", "max_queued_requests")
                 .with("max", max)
@@ -251,7 +257,9 @@ impl<M: Mutants> Node<M> {
             created_at_ms: created_at,
         };
         let put = PutDefinition { key: CallKey(self.draw()), fence, definition: row };
-        self.open(id, Open::Deploy, self.config.request_deadline);
+        if !self.open_write(id, Open::Deploy) {
+            return;
+        }
         let deploying = Deploying { request: id, definition, created_at };
         self.send(Connection::Requests, Transaction::Deploy(Box::new(put)), Purpose::Deploy(deploying));
     }
@@ -351,18 +359,16 @@ impl<M: Mutants> Node<M> {
         };
         let ListExecutions { status, workflow, labels, since, limit, .. } = list;
         let filter = SummaryFilter { status, workflow, labels, since };
-        self.open(id, Open::Read(Read::List { limit }), self.config.request_deadline);
         // One more than asked, to know whether a page follows.
         let read = ListSummaries { filter, before, limit: limit.saturating_add(1) };
-        self.send(Connection::Requests, Transaction::Summaries(read), Purpose::Read(id));
+        self.read(id, Read::List { limit }, Transaction::Summaries(read));
     }
 
     fn get_execution(&mut self, id: RequestId, execution: ExecutionId) {
         if let Some(view) = self.view_in_memory(&execution) {
             return self.answer(id, Response::ok(Reply::Execution(view)));
         }
-        self.open(id, Open::Read(Read::Execution(execution.clone())), self.config.request_deadline);
-        self.send(Connection::Requests, Transaction::Summary(ReadSummary { execution }), Purpose::Read(id));
+        self.read(id, Read::Execution(execution.clone()), Transaction::Summary(ReadSummary { execution }));
     }
 
     /// An execution as memory has it. While a group of it is under way, its row may say more already, and a read of the
@@ -373,9 +379,8 @@ impl<M: Mutants> Node<M> {
     }
 
     fn get_history(&mut self, id: RequestId, execution: ExecutionId, after: Seq, limit: u32, max_bytes: u32) {
-        self.open(id, Open::Read(Read::History(execution.clone())), self.config.request_deadline);
-        let read = ReadHistory { execution, after, limit, max_bytes };
-        self.send(Connection::Requests, Transaction::History(read), Purpose::Read(id));
+        let read = ReadHistory { execution: execution.clone(), after, limit, max_bytes };
+        self.read(id, Read::History(execution), Transaction::History(read));
     }
 
     /// Waits for the end. The waiter is in line before the row is read, so that no end falls in between.
@@ -385,9 +390,13 @@ impl<M: Mutants> Node<M> {
         {
             return self.answer(id, Response::ok(Reply::Execution(view)));
         }
+        let reads = self.slots.get(&execution).and_then(Slot::resident).is_none();
+        if let Some(error) = self.too_many_requests().filter(|_| reads) {
+            return self.answer(id, error);
+        }
         self.open(id, Open::Wait(execution.clone()), timeout);
         self.waits.entry(execution.clone()).or_default().insert(id);
-        if self.slots.get(&execution).and_then(Slot::resident).is_none() {
+        if reads {
             self.send(Connection::Requests, Transaction::Summary(ReadSummary { execution }), Purpose::Read(id));
         }
     }

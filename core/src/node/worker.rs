@@ -21,7 +21,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 impl<M: Mutants> Node<M> {
+    /// Whether one more of something bounded is too much.
+    fn beyond(&self, what: &str, limit: &'static str, more: u64, max: u64) -> Option<ApiError> {
+        (more > max).then(|| {
+            ApiError::new(ErrorCode::ResourceExhausted, format!("at most {max} {what} ({limit})"))
+                .with("limit", limit)
+                .with("max", max)
+        })
+    }
+
     pub(super) fn register(&mut self, id: RequestId, register: Register) {
+        let limits = self.config.limits;
+        let sessions = self.sessions.len() as u64 + 1;
+        let contracts = self.sessions.contracts() + register.contracts.len() as u64;
+        let what = "worker sessions can be open on this server";
+        let refused = self.beyond(what, "max_worker_sessions", sessions, limits.max_worker_sessions).or_else(|| {
+            let what = "contracts can be registered by the open sessions of this server together";
+            self.beyond(what, "max_worker_contracts", contracts, limits.max_worker_contracts)
+        });
+        if let Some(error) = refused.or_else(|| self.too_many_requests()) {
+            return self.answer(id, error);
+        }
         let session = SessionId(self.draw());
         let Register { worker_id, runtime, sdk, contracts } = register;
         self.log(LogEvent::WorkerRegistered {
@@ -104,9 +124,13 @@ impl<M: Mutants> Node<M> {
         if self.sessions.get(session).is_none() {
             return self.answer(id, unknown_session(session));
         }
-        if let Some(error) = self.too_many_writes().filter(|_| !results.is_empty()) {
+        if let Some(error) =
+            self.too_many_requests().filter(|_| !results.is_empty()).or_else(|| self.too_many_polls(session))
+        {
             return self.answer(id, error);
         }
+        // A session lives longer than a poll of it waits: a worker that only polls is not lost.
+        let wait = wait.min(self.config.session_timeout / 2);
         self.sessions.touch(self.now.mono, session);
         let reported: Vec<Token> = results.iter().map(|r| r.token.clone()).collect();
         let cancel = self.hear_of(session, holding.as_deref(), &reported);
@@ -126,6 +150,14 @@ impl<M: Mutants> Node<M> {
         }
         self.take_results(id, session, results);
         self.answer_poll_when_due(id);
+    }
+
+    fn too_many_polls(&self, session: SessionId) -> Option<ApiError> {
+        let limits = self.config.limits;
+        let (own, all) = (self.polls.count_of(session) as u64 + 1, self.polls.len() as u64 + 1);
+        self.beyond("polls of one session can wait", "max_session_polls", own, limits.max_session_polls).or_else(|| {
+            self.beyond("polls can wait on this server", "max_waiting_polls", all, limits.max_waiting_polls)
+        })
     }
 
     /// Open deliveries to this session that never reached an answer, or that a later request of a worker that says what

@@ -153,6 +153,11 @@ impl Polls {
         polls.flat_map(|poll| &poll.assigned).map(|assignment| assignment.token.clone()).collect()
     }
 
+    /// How many polls of a session wait.
+    pub fn count_of(&self, session: SessionId) -> usize {
+        self.by_session.get(&session).map_or(0, BTreeSet::len)
+    }
+
     /// The polls of a session.
     pub fn of_session(&self, session: SessionId) -> Vec<RequestId> {
         self.by_session.get(&session).into_iter().flatten().copied().collect()

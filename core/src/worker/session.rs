@@ -15,6 +15,8 @@ const ANSWERS_KEPT: usize = 8;
 #[derive(Debug)]
 pub struct Sessions {
     timeout: Duration,
+    /// What all of them registered.
+    contracts: u64,
     by_id: BTreeMap<SessionId, Session>,
     /// When each session falls silent, earliest first.
     silence: BTreeSet<(Mono, SessionId)>,
@@ -51,7 +53,7 @@ pub struct Held {
 impl Sessions {
     /// None yet; a session is lost after `timeout` without contact.
     pub fn new(timeout: Duration) -> Sessions {
-        Sessions { timeout, by_id: BTreeMap::new(), silence: BTreeSet::new(), answers: BTreeMap::new() }
+        Sessions { timeout, contracts: 0, by_id: BTreeMap::new(), silence: BTreeSet::new(), answers: BTreeMap::new() }
     }
 
     /// How many there are.
@@ -64,8 +66,14 @@ impl Sessions {
         self.by_id.is_empty()
     }
 
+    /// How many contracts they registered together.
+    pub fn contracts(&self) -> u64 {
+        self.contracts
+    }
+
     /// Opens a session.
     pub fn open(&mut self, now: Mono, id: SessionId, worker_id: WorkerId, contracts: BTreeSet<Contract>) {
+        self.contracts += contracts.len() as u64;
         let session = Session {
             worker_id,
             contracts: Arc::new(contracts),
@@ -106,6 +114,7 @@ impl Sessions {
     /// Ends a session.
     pub fn close(&mut self, id: SessionId) -> Option<Session> {
         let session = self.by_id.remove(&id)?;
+        self.contracts -= session.contracts.len() as u64;
         self.silence.remove(&(session.last_contact + self.timeout, id));
         for (request, _) in &session.answers {
             self.answers.remove(request);

@@ -25,6 +25,8 @@ pub struct Bench {
     starts: u8,
     /// Appends are kept back instead of run.
     pub hold: bool,
+    /// Reads and the look at the fence too.
+    pub hold_all: bool,
     pub held: VecDeque<(CallId, Transaction)>,
     /// Transactions of this name are sent and never answered.
     pub silent: Option<&'static str>,
@@ -60,6 +62,7 @@ impl Bench {
             next: 1,
             starts: 0,
             hold: false,
+            hold_all: false,
             held: VecDeque::new(),
             silent: None,
             written_off: Vec::new(),
@@ -98,7 +101,7 @@ impl Bench {
                             inputs.push_back(Input::Store { call, reply: outcome::Reply::Failed(failure) });
                         } else if self.silent == Some(transaction.name()) {
                             self.ran.push("unanswered");
-                        } else if self.hold && transaction.writes() {
+                        } else if self.hold_all || (self.hold && transaction.writes()) {
                             self.held.push_back((call, transaction));
                         } else {
                             let reply = self.run(transaction);
@@ -130,6 +133,7 @@ impl Bench {
     /// Runs what was kept back, and tells the node.
     pub fn release(&mut self) {
         self.hold = false;
+        self.hold_all = false;
         while let Some((call, transaction)) = self.held.pop_front() {
             let reply = self.run(transaction);
             self.give(Input::Store { call, reply });
@@ -195,11 +199,15 @@ impl Bench {
         }))
     }
 
-    pub fn register(&mut self, worker: &str) -> SessionId {
+    /// Nine contracts: `task.1` to `task.9`.
+    pub fn register_request(worker: &str) -> Request {
         let contract = |n| Contract { task_name: format!("task.{n}").as_str().into(), contract_version: "1".into() };
         let contracts = (1..=9).map(contract).collect();
-        let register = Register { worker_id: worker.into(), runtime: "test".into(), sdk: None, contracts };
-        match self.ask(Request::Register(register)).reply {
+        Request::Register(Register { worker_id: worker.into(), runtime: "test".into(), sdk: None, contracts })
+    }
+
+    pub fn register(&mut self, worker: &str) -> SessionId {
+        match self.ask(Bench::register_request(worker)).reply {
             Reply::Registered(registered) => registered.session_id,
             other => panic!("registered, not {other:?}"),
         }

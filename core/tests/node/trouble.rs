@@ -2,6 +2,7 @@
 
 use crate::bench::{Bench, code};
 use orbit_core::api::request::Request;
+use orbit_core::id::Seq;
 use orbit_core::node::{Input, LogEvent};
 use orbit_core::store::append::{GroupOutcome, Rejection};
 use orbit_core::store::outcome::{FailureKind, Reply};
@@ -118,6 +119,40 @@ fn what_waits_for_a_database_that_does_not_answer_stays_bounded() {
     bench.release();
     bench.pass(Duration::from_secs(1));
     assert_eq!(bench.start("Chain", "f", json!({"n": 1})).status, 201, "there is room again");
+}
+
+#[test]
+fn reads_deployments_and_registrations_that_a_silent_database_keeps_stay_bounded() {
+    let mut bench = Bench::with(|config| config.limits.max_queued_requests = 3);
+    bench.hold_all = true;
+    let mut asked = 0;
+    let mut refused = 0;
+    for n in 0..4 {
+        let document = json!({"name": "Nap", "version": format!("{n}"), "steps": [{"id": "nap", "sleep": "1h"}]});
+        let (execution, timeout) = ("e".into(), Duration::from_secs(5));
+        for request in [
+            Request::GetExecution("e".into()),
+            Request::GetHistory { execution: "e".into(), after: Seq(0), limit: 10, max_bytes: 1000 },
+            Request::ListWorkers,
+            Request::Wait { execution, timeout },
+            Request::Deploy(Box::new(document)),
+            Bench::register_request("other"),
+        ] {
+            let register = matches!(request, Request::Register(_));
+            let id = bench.send(request);
+            asked += 1;
+            if let Some(response) = bench.responses.remove(&id)
+                && !(register && response.status == 200)
+            {
+                assert_eq!(code(&response), "RESOURCE_EXHAUSTED");
+                refused += 1;
+            }
+            bench.pass(Duration::from_millis(600));
+        }
+    }
+    assert_eq!(asked - refused, 3);
+    bench.release();
+    assert_eq!(code(&bench.ask(Request::GetExecution("e".into()))), "UNKNOWN_EXECUTION", "there is room again");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::bench::{Bench, code};
 use orbit_core::api::request::{ReportForm, Request};
-use orbit_core::api::response::{Accepted, Reply};
+use orbit_core::api::response::{Accepted, Reply, Response};
 use orbit_core::node::Input;
 use serde_json::json;
 use std::time::Duration;
@@ -250,4 +250,65 @@ fn a_poll_whose_results_have_no_outcome_in_time_is_told_so_and_its_task_is_not_l
     bench.pass(Duration::from_secs(2));
     let next = bench.take(session);
     assert_eq!((next.task_name.as_str(), next.redelivery), ("task.2", false));
+}
+
+#[test]
+fn sessions_and_what_they_register_are_bounded_and_there_is_room_again_once_one_ends() {
+    let mut bench = Bench::with(|config| config.limits.max_worker_sessions = 2);
+    let first = bench.register("a");
+    bench.register("a");
+    let refused = bench.ask(Bench::register_request("b"));
+    assert_eq!((code(&refused), refused.status, refused.retry_after), ("RESOURCE_EXHAUSTED", 429, Some(1)));
+    assert!(matches!(&refused.reply, Reply::Error(e) if e.message.contains("2 worker sessions")
+        && e.details["limit"] == "max_worker_sessions"));
+    bench.ask(Request::Unregister { session: first });
+    bench.register("b");
+    bench.pass(Duration::from_secs(31));
+    bench.register("c");
+    bench.register("d");
+
+    let mut bench = Bench::with(|config| config.limits.max_worker_contracts = 20);
+    let first = bench.register("a");
+    bench.register("b");
+    let refused = bench.ask(Bench::register_request("c"));
+    assert_eq!((code(&refused), refused.status), ("RESOURCE_EXHAUSTED", 429));
+    assert!(matches!(&refused.reply, Reply::Error(e) if e.details["limit"] == "max_worker_contracts"));
+    bench.ask(Request::Unregister { session: first });
+    bench.register("c");
+}
+
+#[test]
+fn polls_that_wait_are_bounded_for_a_session_and_for_all() {
+    let mut bench = Bench::with(|config| {
+        config.limits.max_session_polls = 2;
+        config.limits.max_waiting_polls = 3;
+    });
+    let (a, b) = (bench.register("a"), bench.register("b"));
+    let poll = |bench: &mut Bench, session| {
+        let id = bench.send(Bench::poll_request(session, None, vec![]));
+        bench.responses.remove(&id)
+    };
+    let limit = |response: Option<Response>| match response.map(|r| (r.status, r.reply)) {
+        Some((429, Reply::Error(error))) => error.details["limit"].as_str().expect("a name").to_owned(),
+        other => panic!("refused, not {other:?}"),
+    };
+    assert!(poll(&mut bench, a).is_none() && poll(&mut bench, a).is_none());
+    assert_eq!(limit(poll(&mut bench, a)), "max_session_polls");
+    assert!(poll(&mut bench, b).is_none());
+    assert_eq!(limit(poll(&mut bench, b)), "max_waiting_polls");
+    bench.pass(Duration::from_secs(21));
+    assert!(poll(&mut bench, a).is_none(), "there is room again");
+}
+
+#[test]
+fn a_worker_that_only_polls_is_not_lost_however_long_it_wants_to_wait() {
+    let mut bench = Bench::with(|config| config.session_timeout = Duration::from_secs(10));
+    let session = bench.register("w");
+    for _ in 0..4 {
+        let id = bench.send(Bench::poll_request(session, None, vec![]));
+        let asked = bench.responses.len();
+        bench.pass(Duration::from_secs(5));
+        assert_eq!(bench.responses.len(), asked + 1, "it is answered after half the session's time");
+        assert!(bench.polled(id).tasks.is_empty());
+    }
 }

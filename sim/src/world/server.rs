@@ -120,6 +120,7 @@ impl World {
                 max_resident_executions: plan.max_resident,
                 max_append_groups: plan.max_append_groups,
                 max_append_bytes: plan.max_append_bytes,
+                ..Limits::default()
             },
             ..NodeConfig::new(NodeId::new("sim"))
         }
