@@ -34,6 +34,7 @@ use crate::world::book::Book;
 use crate::world::clock::Time;
 use crate::world::network::Exchange;
 use orbit_core::api::Response;
+use std::time::Duration;
 
 /// All checks of a run.
 #[derive(Debug, Default)]
@@ -69,6 +70,8 @@ pub struct Answer<'a> {
     pub stopping: bool,
     /// Whether the answer is handed to the network, or dropped since nobody waits.
     pub on_the_wire: bool,
+    /// A poll may be answered with nothing after half of it.
+    pub session_timeout: Duration,
     pub now: Time,
 }
 

@@ -16,7 +16,7 @@ pub fn on_answer(answer: &Answer<'_>) -> Checked {
         (Request::Wait { timeout, .. }, Reply::Execution(view)) => (*timeout, !view.item.status.is_terminal()),
         (Request::Poll(poll), Reply::Polled(polled)) => {
             let nothing = polled.tasks.is_empty() && polled.cancel.is_empty() && polled.outcomes.is_empty();
-            (poll.wait, nothing)
+            (poll.wait.min(answer.session_timeout / 2), nothing)
         }
         _ => return Ok(()),
     };

@@ -12,6 +12,7 @@ use orbit_core::node::{Input, RequestId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// So long after the healing everything is answered in time.
 const CALM_MS: u64 = 10_000;
@@ -170,6 +171,7 @@ impl World {
             current: self.processes.get(&pid).is_some_and(|p| p.fence == Some(self.store.fence())),
             stopping: self.processes.get(&pid).is_some_and(|p| p.stopping),
             on_the_wire: waits,
+            session_timeout: Duration::from_millis(self.plan.server.session_timeout_ms),
             now: self.now,
         };
         let checked = self.checks.on_answer(&answer, &mut self.book, &mut self.marks);
