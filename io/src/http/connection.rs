@@ -163,7 +163,7 @@ impl<S> Watched<S> {
 
     /// How many of these bytes are to be written: what is in front of an answer of hyper's own, if that is among them.
     /// None of it is once it comes first; then ours is to be written.
-    fn to_write(&mut self, bytes: &[u8]) -> usize {
+    fn writable(&mut self, bytes: &[u8]) -> usize {
         if self.instead.is_some() {
             return 0;
         }
@@ -200,7 +200,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.to_write(bytes) {
+        match self.writable(bytes) {
             // As if they were: a flush writes ours.
             0 => Poll::Ready(Ok(bytes.len())),
             some => {
