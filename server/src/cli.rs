@@ -55,6 +55,16 @@ pub enum Command {
     Workers(WorkersCommand),
     /// Show how a server, or a database file, is.
     Status(StatusArgs),
+    /// Show the server's settings.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print the description of the API (OpenAPI 3.1) that this version serves at `/v1/openapi.json`.
+    Openapi,
+    /// Print a script that completes command lines in a shell.
+    ///
+    /// `source <(orbit completions bash)` has them in this shell; `orbit completions fish >
+    /// ~/.config/fish/completions/orbit.fish` in each new one.
+    Completions(CompletionsArgs),
 }
 
 /// Where the API is.
@@ -69,13 +79,37 @@ pub struct Remote {
 }
 
 /// `orbit server`
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct ServerArgs {
     /// A TOML file with the same options: `session_timeout = 10`. Command line and environment win over it.
     #[arg(long, env = "ORBIT_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
     #[command(flatten)]
     pub settings: Settings,
+}
+
+/// `orbit config …`
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Show what `orbit server` would be started with here, and where each setting comes from.
+    Show(Box<ConfigArgs>),
+}
+
+/// `orbit config show`
+#[derive(Clone, Debug, Args)]
+pub struct ConfigArgs {
+    #[command(flatten)]
+    pub server: ServerArgs,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `orbit completions`
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// The shell.
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
 }
 
 /// `orbit dev`

@@ -192,6 +192,13 @@ impl Settings {
         })
     }
 
+    /// The options that a file gives, by their keys.
+    pub fn keys_of_file(path: &Path) -> Result<Vec<String>, Failure> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::usage(format!("the configuration {} cannot be read: {error}", path.display())))?;
+        Ok(read::<toml::Table>(&text)?.keys().cloned().collect())
+    }
+
     fn parse(text: &str) -> Result<Settings, Failure> {
         let table: toml::Table = read(text)?;
         let known = known_keys();

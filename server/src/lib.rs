@@ -15,19 +15,20 @@ pub mod serve;
 pub mod telemetry;
 pub mod ui;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use std::process::ExitCode;
 
 /// Runs the command line of this process.
 pub fn run() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let matches = cli::Cli::command().get_matches();
+    let cli = cli::Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             return failure::Failure::new(format!("the runtime cannot be started: {error}")).report();
         }
     };
-    let result = runtime.block_on(command::run(cli.command));
+    let result = runtime.block_on(command::run(cli.command, &matches));
     // What still runs may hold threads that wait; the process ends all the same.
     runtime.shutdown_background();
     match result {

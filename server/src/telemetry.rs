@@ -6,9 +6,17 @@ use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
+/// What is logged unless something else is asked for.
+pub const DEFAULT_LEVEL: &str = "info";
+
+/// Whether the settings can be used, without using them.
+pub fn check(settings: &LogSettings) -> Result<(), Failure> {
+    filter(settings.log_level.as_deref().unwrap_or(DEFAULT_LEVEL)).map(drop)
+}
+
 /// Begins to write log lines, for the rest of the process.
 pub fn begin(settings: &LogSettings) -> Result<(), Failure> {
-    let level = settings.log_level.as_deref().unwrap_or("info");
+    let level = settings.log_level.as_deref().unwrap_or(DEFAULT_LEVEL);
     let filter = filter(level)?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match settings.log_format.unwrap_or_default() {

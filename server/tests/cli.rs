@@ -479,3 +479,82 @@ async fn a_reader_that_has_had_enough_is_no_error() {
     assert!(process.ended(common::PATIENCE).success());
     assert_eq!(std::io::read_to_string(stderr).unwrap(), "");
 }
+
+#[test]
+fn each_setting_is_shown_with_where_it_comes_from_and_the_token_is_not() {
+    let folder = folder();
+    let file = folder.path().join("orbit.toml");
+    std::fs::write(&file, "session_timeout = 12\nbody_limit = 1000\nnode_id = 'of-the-file'\n").expect("writable");
+    let mut command = orbit(&["config", "show", "-o", "json", "--config", file_name(&file), "--body-limit", "2000"]);
+    command.env("ORBIT_NODE_ID", "of-the-environment").env("ORBIT_TOKEN", "a-secret");
+    let shown = run(command);
+    assert_eq!((shown.code, shown.stderr.as_str()), (0, ""));
+    assert!(!shown.stdout.contains("a-secret"), "{shown:?}");
+    let all = shown.json()["settings"].clone();
+    let setting = |name: &str| {
+        let mut all = all.as_array().expect("a list").iter();
+        all.find(|setting| setting["name"] == name).unwrap_or_else(|| panic!("{name} is shown")).clone()
+    };
+    for (name, value, source, from) in [
+        ("config", json!(file_name(&file)), "command line", json!(null)),
+        ("body_limit", json!(2000), "command line", json!(null)),
+        ("node_id", json!("of-the-environment"), "environment", json!("ORBIT_NODE_ID")),
+        ("token", json!("(hidden)"), "environment", json!("ORBIT_TOKEN")),
+        ("session_timeout", json!(12.0), "file", json!(file_name(&file))),
+        ("heartbeat_interval", json!(2.0), "default", json!(null)),
+        ("addr", json!("127.0.0.1:7233"), "default", json!(null)),
+    ] {
+        let setting = setting(name);
+        let expected = (&value, &json!(source), &from);
+        assert_eq!((&setting["value"], &setting["source"], &setting["from"]), expected, "{name}");
+    }
+    let table = run(orbit(&["config", "show"])).stdout;
+    let token = table.lines().find(|line| line.starts_with("token ")).expect("a line of it");
+    assert_eq!(token.split_whitespace().collect::<Vec<_>>(), ["token", "(none)", "default"]);
+}
+
+#[test]
+fn settings_that_a_server_would_refuse_are_refused_when_they_are_shown() {
+    for (arguments, why) in [
+        (&["--session-timeout", "0.1"][..], "at least 0.5 s"),
+        (&["--log-level", "loud"], "--log-level"),
+        (&["--node-timeout", "5"], "requires --cluster"),
+        (&["--config", "/no/such/file.toml"], "cannot be read"),
+    ] {
+        let refused = run(orbit(&[&["config", "show"], arguments].concat()));
+        assert_eq!(refused.code, 2, "{refused:?}");
+        assert!(error(&refused).contains(why), "{refused:?}");
+    }
+}
+
+#[test]
+fn each_shell_gets_its_completions_without_the_options_that_only_are_refused() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = run(orbit(&["completions", shell]));
+        assert_eq!(script.code, 0, "{script:?}");
+        for word in ["executions", "history", "session-timeout", "completions"] {
+            assert!(script.stdout.contains(word), "{shell} completes {word}");
+        }
+        assert!(!script.stdout.contains("grpc-addr"), "{shell}");
+    }
+    assert_eq!(run(orbit(&["completions", "cmd"])).code, 2);
+}
+
+#[test]
+fn bash_completes_a_verb() {
+    let folder = folder();
+    let script = folder.path().join("orbit.bash");
+    std::fs::write(&script, run(orbit(&["completions", "bash"])).stdout).expect("a writable folder");
+    let typed = "source \"$0\"; COMP_WORDS=(orbit executions hi); COMP_CWORD=2; _orbit orbit hi executions; \
+                 echo \"${COMPREPLY[@]}\"";
+    let mut bash = std::process::Command::new("bash");
+    bash.args(["--norc", "-c", typed, file_name(&script)]);
+    assert_eq!(run(bash).stdout.trim(), "history");
+}
+
+#[test]
+fn the_description_of_the_api_is_printed_as_it_is_served() {
+    let printed = run(orbit(&["openapi"]));
+    assert_eq!(printed.code, 0);
+    assert_eq!(printed.stdout, include_str!("../../docs/openapi.json"));
+}

@@ -1,11 +1,14 @@
 //! The documents that the front serves, and answers as the API's description has them.
 
 use super::api;
+use super::routes::metrics;
 use super::support::{Says, Server, fine, quick};
-use orbit_core::api::{ApiError, ErrorCode};
+use orbit_core::api::response::Reply;
+use orbit_core::api::{ApiError, ErrorCode, Response};
 use orbit_io::http::HttpConfig;
 use orbit_io::http::published::Published;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 #[tokio::test]
@@ -31,6 +34,44 @@ async fn the_description_of_the_api_needs_the_token() {
     let answer = client.answer().await;
     assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")));
     assert_eq!(String::from_utf8(answer.body).unwrap(), orbit_io::http::openapi::text());
+}
+
+async fn text_of_metrics() -> String {
+    let server = Server::start(quick(), |_| Says::Answer(Response::ok(Reply::Metrics(Box::new(metrics())))));
+    let mut client = server.connect().await;
+    client.get("/v1/metrics").await;
+    let answer = client.get("/v1/metrics").await;
+    assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    String::from_utf8(answer.body).unwrap()
+}
+
+#[tokio::test]
+async fn metrics_are_text_with_the_figures_of_node_and_process() {
+    let text = text_of_metrics().await;
+    for line in ["orbit_executions_started_total 7", "orbit_http_connections 1", "orbit_http_requests_total 1"] {
+        assert!(text.lines().any(|l| l == line), "{line} in {text}");
+    }
+    assert!(text.contains("\nprocess_resident_memory_bytes "));
+}
+
+#[tokio::test]
+async fn the_metrics_that_are_served_are_those_of_the_book_with_their_types_and_meanings() {
+    const BOOK: &str = include_str!("../../../docs/src/reference/metrics.md");
+    let text = text_of_metrics().await;
+    let rest = |line: &str, kind: &str| {
+        let (name, rest) = line.strip_prefix(kind)?.split_once(' ')?;
+        Some((name.to_owned(), rest.to_owned()))
+    };
+    let of_kind = |kind: &str| text.lines().filter_map(|line| rest(line, kind)).collect::<BTreeMap<_, _>>();
+    let (types, meanings) = (of_kind("# TYPE "), of_kind("# HELP "));
+    let rows = BOOK.lines().filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |")?.split_once("` | "));
+    let documented: BTreeMap<&str, (&str, &str)> =
+        rows.map(|(name, rest)| (name, rest.split_once(" | ").expect("a type and a meaning"))).collect();
+    assert_eq!(documented.keys().copied().collect::<Vec<_>>(), types.keys().collect::<Vec<_>>());
+    for (name, (kind, meaning)) in documented {
+        assert_eq!(kind, types[name], "{name}");
+        assert!(meaning.starts_with(&meanings[name]), "{name}: {meaning}");
+    }
 }
 
 /// Each operation of the API's description that the node answers: method, target, and a body that is right.

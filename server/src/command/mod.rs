@@ -2,6 +2,8 @@
 
 mod bench;
 mod check;
+mod completions;
+mod config;
 mod demo;
 mod deploy;
 mod dev;
@@ -9,6 +11,7 @@ mod document;
 mod executions;
 mod history;
 mod input;
+mod openapi;
 /// The tasks of the order example, which its worker, the demo and the benchmark share.
 #[path = "../../../sdk/rust/examples/order_worker/tasks.rs"]
 mod order_tasks;
@@ -21,10 +24,11 @@ mod workflows;
 
 use crate::cli::{Command, Remote};
 use crate::failure::Failure;
+use clap::ArgMatches;
 use orbit_sdk::Client;
 
-/// Runs a command.
-pub async fn run(command: Command) -> Result<(), Failure> {
+/// Runs a command. `matches` is the command line that it was read from.
+pub async fn run(command: Command, matches: &ArgMatches) -> Result<(), Failure> {
     match command {
         Command::Server(arguments) => server::run(*arguments).await,
         Command::Dev(arguments) => dev::run(arguments).await,
@@ -37,6 +41,9 @@ pub async fn run(command: Command) -> Result<(), Failure> {
         Command::Workflows(command) => workflows::run(command).await,
         Command::Workers(command) => workers::run(command).await,
         Command::Status(arguments) => status::run(arguments).await,
+        Command::Config(command) => config::run(command, matches),
+        Command::Openapi => openapi::run(),
+        Command::Completions(arguments) => completions::run(&arguments),
     }
 }
 
