@@ -1,0 +1,280 @@
+//! A PostgreSQL server that is thrown away, made with the programs of the system's packages. The system's own cluster
+//! is never touched: a new one is made in a temporary folder, on a free port.
+//!
+//! A shell watches over it: when the test process ends, however it does, the pipe that the shell reads from closes, and
+//! the shell stops the server by its process id and removes the folder.
+
+use std::fmt;
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// No step of setting up takes longer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Starts the server, and stops it once nobody holds the other end of standard input any more. The process id is the
+/// one that the server that runs then wrote down: tests restart it.
+const WATCH: &str = r#"
+    "$1/postgres" -D "$2/data" 2>> "$2/log" &
+    cat > /dev/null
+    server=$(head -n 1 "$2/data/postmaster.pid" 2> /dev/null)
+    if [ -n "$server" ]; then
+        # Woken, if a test made it stand still; then an immediate shutdown.
+        kill -CONT "$server" && kill -QUIT "$server"
+        while kill -0 "$server"; do sleep 0.02; done
+    fi 2> /dev/null
+    rm -rf "$2/data" "$2/log"
+    rmdir "$2"
+"#;
+
+/// A server of its own. Stopped and removed when dropped.
+#[derive(Debug)]
+pub struct Postgres {
+    programs: PathBuf,
+    folder: TempDir,
+    port: u16,
+    watch: Child,
+    databases: AtomicU32,
+}
+
+/// A database of that server. It stays until the server goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Database {
+    pub name: String,
+    pub port: u16,
+}
+
+impl Database {
+    /// How a superuser reaches it.
+    pub fn url(&self) -> String {
+        self.url_as("postgres")
+    }
+
+    /// How this role reaches it.
+    pub fn url_as(&self, role: &str) -> String {
+        format!("postgres://{role}@127.0.0.1:{}/{}", self.port, self.name)
+    }
+
+    /// A connection of a superuser, for what tests do behind Orbit's back.
+    pub fn connect(&self) -> ::postgres::Client {
+        ::postgres::Client::connect(&self.url(), ::postgres::NoTls).expect("the database takes connections")
+    }
+}
+
+impl fmt::Display for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.url())
+    }
+}
+
+impl Postgres {
+    /// The server that all tests of this process share.
+    pub fn shared() -> &'static Postgres {
+        static SHARED: OnceLock<Postgres> = OnceLock::new();
+        SHARED.get_or_init(|| Postgres::start(&[]))
+    }
+
+    /// Starts a server with these settings beside PostgreSQL's own defaults, such as `("max_connections", "20")`.
+    pub fn start(settings: &[(&str, &str)]) -> Postgres {
+        let programs = programs();
+        let folder = tempfile::Builder::new().prefix("orbit-postgres-").tempdir().expect("a temporary folder");
+        let owner = Owner::of_servers();
+        owner.give(folder.path());
+        let data = folder.path().join("data");
+        let mut initdb = owner.command(&programs.join("initdb"));
+        initdb.args(["-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync"]);
+        // Not the order of bytes, as on most people's servers: what has to be in that order has to say so.
+        initdb.args(["--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en-US"]).arg("-D").arg(&data);
+        let made = initdb.output().expect("initdb can be run");
+        assert!(made.status.success(), "initdb failed: {}", String::from_utf8_lossy(&made.stderr));
+        let port = free_port();
+        let mut lines = format!(
+            "port = {port}\nlisten_addresses = '127.0.0.1'\nunix_socket_directories = ''\nlog_min_messages = warning\n\
+             max_connections = 200\n"
+        );
+        for (name, value) in settings {
+            lines.push_str(&format!("{name} = '{value}'\n"));
+        }
+        let file = data.join("postgresql.conf");
+        let own = fs::read_to_string(&file).expect("initdb wrote it");
+        fs::write(&file, own + &lines).expect("the configuration can be written");
+        let mut watch = Owner::of_servers().command(Path::new("/bin/sh"));
+        watch.args(["-c", WATCH, "sh"]).arg(&programs).arg(folder.path());
+        watch.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let watch = watch.spawn().expect("a shell can be started");
+        let server = Postgres { programs, folder, port, watch, databases: AtomicU32::new(0) };
+        server.ready();
+        server
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// Waits until connections are taken.
+    pub fn ready(&self) {
+        let begun = Instant::now();
+        let url = self.database("postgres").url();
+        while let Err(error) = ::postgres::Client::connect(&url, ::postgres::NoTls) {
+            assert!(begun.elapsed() < PATIENCE, "PostgreSQL does not start: {error:?}\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// What the server logged: warnings and errors.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// The process id of the server, as it wrote it down.
+    pub fn pid(&self) -> u32 {
+        let text = fs::read_to_string(self.data().join("postmaster.pid")).expect("it runs");
+        text.lines().next().and_then(|line| line.parse().ok()).expect("a number")
+    }
+
+    /// Stops it (`fast` rolls back what runs, `immediate` is a crash), and starts it again.
+    pub fn restart(&self, mode: &str) {
+        self.halt(mode);
+        self.resume();
+    }
+
+    /// Stops it. [`Postgres::resume`] starts it again.
+    pub fn halt(&self, mode: &str) {
+        self.control(&["stop", "-w", "-m", mode]);
+    }
+
+    /// Starts it after [`Postgres::halt`].
+    pub fn resume(&self) {
+        let log = self.folder.path().join("log");
+        self.control(&["start", "-w", "-l", log.to_str().expect("a plain path")]);
+        self.ready();
+    }
+
+    fn control(&self, arguments: &[&str]) {
+        let mut command = Owner::of_servers().command(&self.programs.join("pg_ctl"));
+        command.args(arguments).arg("-D").arg(self.data());
+        // No pipes: the server would inherit them, and they would be waited for as long as it runs.
+        let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        assert!(status.expect("pg_ctl can be run").success(), "pg_ctl {arguments:?} failed: {}", self.log());
+    }
+
+    /// A new, empty database.
+    pub fn fresh(&self) -> Database {
+        let number = self.databases.fetch_add(1, Ordering::Relaxed);
+        let name = format!("orbit_{number}");
+        let mut client = self.database("postgres").connect();
+        client.batch_execute(&format!("CREATE DATABASE {name} TEMPLATE template0")).expect("a database can be made");
+        self.database(&name)
+    }
+
+    /// The database of this name.
+    pub fn database(&self, name: &str) -> Database {
+        Database { name: name.into(), port: self.port }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        drop(self.watch.stdin.take());
+        let _ = self.watch.wait();
+    }
+}
+
+/// Who runs servers: PostgreSQL refuses to run as root.
+struct Owner {
+    /// User and group to become.
+    ids: Option<(u32, u32)>,
+}
+
+impl Owner {
+    fn of_servers() -> Owner {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let root = status.lines().any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"));
+        Owner { ids: root.then(|| account("postgres").unwrap_or((65534, 65534))) }
+    }
+
+    /// Makes a folder theirs.
+    fn give(&self, folder: &Path) {
+        if let Some((user, group)) = self.ids {
+            std::os::unix::fs::chown(folder, Some(user), Some(group)).expect("root may give files away");
+        }
+    }
+
+    /// A command that they run, without this process's own settings.
+    fn command(&self, program: &Path) -> Command {
+        let mut command = match self.ids {
+            None => Command::new(program),
+            Some((user, group)) => {
+                let mut command = Command::new("setpriv");
+                command.arg(format!("--reuid={user}")).arg(format!("--regid={group}")).arg("--clear-groups");
+                command.arg("--").arg(program);
+                command
+            }
+        };
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        command.env_clear().env("PATH", path).env("LANG", "C.UTF-8").env("HOME", "/tmp").current_dir("/");
+        command
+    }
+}
+
+/// User and group of an account of this system.
+fn account(name: &str) -> Option<(u32, u32)> {
+    let text = fs::read_to_string("/etc/passwd").ok()?;
+    let line = text.lines().find(|line| line.split(':').next() == Some(name))?;
+    let mut fields = line.split(':').skip(2);
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+/// The folder of `initdb` and `postgres`: `$ORBIT_PG_BIN`, the newest of the system's packages, or the `PATH`.
+pub fn programs() -> PathBuf {
+    let has = |folder: &Path| folder.join("initdb").is_file() && folder.join("postgres").is_file();
+    if let Some(folder) = std::env::var_os("ORBIT_PG_BIN").map(PathBuf::from) {
+        assert!(has(&folder), "ORBIT_PG_BIN is {}, and there is no initdb in it", folder.display());
+        return folder;
+    }
+    let version = |folder: &Path| folder.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
+    let mut versions: Vec<PathBuf> = fs::read_dir("/usr/lib/postgresql")
+        .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
+        .unwrap_or_default();
+    versions.sort_by_key(|folder| version(folder));
+    let packaged = versions.into_iter().rev().map(|folder| folder.join("bin"));
+    let on_path = std::env::var_os("PATH").unwrap_or_default();
+    let found = packaged.chain(std::env::split_paths(&on_path)).find(|folder| has(folder));
+    found.expect("PostgreSQL's programs are not installed: `apt-get install postgresql`, or set ORBIT_PG_BIN")
+}
+
+/// A port that was free a moment ago.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("there are free ports");
+    listener.local_addr().expect("a bound address").port()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_runs_until_it_is_dropped_and_leaves_nothing() {
+        let server = Postgres::start(&[]);
+        let (first, second) = (server.fresh(), server.fresh());
+        assert_ne!(first, second);
+        first.connect().batch_execute("CREATE TABLE t (n int)").unwrap();
+        let visible = "SELECT count(*) FROM pg_tables WHERE tablename = 't'";
+        assert_eq!(second.connect().query_one(visible, &[]).unwrap().get::<_, i64>(0), 0);
+        server.restart("immediate");
+        assert_eq!(first.connect().query_one(visible, &[]).unwrap().get::<_, i64>(0), 1);
+        let (folder, pid) = (server.folder.path().to_owned(), server.pid());
+        assert!(Path::new(&format!("/proc/{pid}")).exists());
+        drop(server);
+        assert!(!folder.exists() && !Path::new(&format!("/proc/{pid}")).exists());
+    }
+}
