@@ -5,4 +5,5 @@
 pub mod definition;
 pub mod driver;
 pub mod http;
+pub mod postgres;
 pub mod sqlite;

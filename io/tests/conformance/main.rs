@@ -1,45 +1,57 @@
-//! Holds the store on SQLite to the simulator's model of it: the same random transactions on both give the same
-//! replies, and the same tables in the end.
+//! Holds the stores on SQLite and on PostgreSQL to the simulator's model: the same random transactions on both give the
+//! same replies, and the same tables in the end.
 
 mod plan;
-mod tables;
+mod postgres;
+mod sqlite;
 
+use orbit_core::execution::event::Labels;
 use orbit_core::id::{ClusterId, Incarnation, Term};
-use orbit_core::node::{CallId, Connection};
+use orbit_core::node::Connection;
 use orbit_core::store::append::Fence;
 use orbit_core::store::outcome::Reply;
 use orbit_core::store::transaction::{CampaignVerdict, Transaction, Verdict};
 use orbit_core::time::ClusterMs;
-use orbit_io::driver::{Attached, Backend};
-use orbit_io::sqlite::{SqliteBackend, SqliteStore};
 use orbit_sim::store::ModelStore;
 use plan::{Planned, Step};
 use proptest::prelude::*;
-use std::path::Path;
+use std::collections::BTreeSet;
 use uuid::Uuid;
 
-struct Sqlite(Option<Attached<SqliteBackend>>);
+/// A store that is held to the model.
+trait Store {
+    /// Runs a transaction to its end.
+    fn run(&mut self, transaction: Transaction) -> Reply<Verdict>;
+    /// Closes it and opens it again.
+    fn reopen(&mut self);
+    /// Every table, read past Orbit's own code.
+    fn dump(&self) -> serde_json::Value;
+    /// Labels, as they are searched by and as they are shown: `(execution, created, key, value)`.
+    fn labels(&self) -> AllLabels;
+}
 
-impl Sqlite {
-    fn open(path: &Path) -> Sqlite {
-        Sqlite(Some(SqliteStore::open(path).expect("the file opens").attach()))
-    }
+/// See [`Store::labels`].
+struct AllLabels {
+    searchable: BTreeSet<(String, i64, String, String)>,
+    shown: BTreeSet<(String, i64, String, String)>,
+}
 
-    fn run(&mut self, transaction: Transaction) -> Reply<Verdict> {
-        let attached = self.0.as_mut().expect("open");
-        // The kind decides the thread and not the meaning.
-        let kind = match &transaction {
-            Transaction::Append(_) | Transaction::Claim(_) | Transaction::Due(_) => Connection::Store,
-            Transaction::Campaign(_) | Transaction::Check(_) | Transaction::Release(_) => Connection::Control,
-            _ => Connection::Requests,
-        };
-        attached.backend.run(kind, CallId(1), transaction);
-        attached.replies.blocking_recv().expect("an answer").reply
-    }
+/// The labels of summaries `(execution, created, labels as JSON)`.
+fn shown(rows: impl IntoIterator<Item = (String, i64, String)>) -> BTreeSet<(String, i64, String, String)> {
+    let labels = rows.into_iter().flat_map(|(execution, created, labels)| {
+        let labels: Labels = serde_json::from_str(&labels).expect("labels");
+        labels.into_iter().map(move |(key, value)| (execution.clone(), created, key, value))
+    });
+    labels.collect()
+}
 
-    fn reopen(&mut self, path: &Path) {
-        self.0 = None;
-        *self = Sqlite::open(path);
+/// On which connection a transaction runs. It decides the thread and not the meaning.
+fn kind_of(transaction: &Transaction) -> Connection {
+    match transaction {
+        Transaction::Append(_) | Transaction::Claim(_) | Transaction::Due(_) => Connection::Store,
+        Transaction::Campaign(_) => Connection::Election,
+        Transaction::Check(_) | Transaction::Release(_) => Connection::Control,
+        _ => Connection::Requests,
     }
 }
 
@@ -58,32 +70,29 @@ fn without_clock(reply: Reply<Verdict>) -> Reply<Verdict> {
     }
 }
 
-fn cluster_id(sqlite: &mut Sqlite) -> ClusterId {
+fn cluster_id(store: &mut impl Store) -> ClusterId {
     let nobody = Fence { term: Term(0), incarnation: Incarnation(Uuid::nil()) };
-    match sqlite.run(Transaction::Check(nobody)) {
+    match store.run(Transaction::Check(nobody)) {
         Reply::Done(Verdict::Check(row)) => row.cluster_id,
         other => panic!("{other:?}"),
     }
 }
 
-fn compare(steps: Vec<Step>) -> Result<(), TestCaseError> {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("orbit.db");
-    let mut sqlite = Sqlite::open(&path);
-    let mut model = ModelStore::new(cluster_id(&mut sqlite));
+fn compare(mut store: impl Store, steps: Vec<Step>) -> Result<(), TestCaseError> {
+    let mut model = ModelStore::new(cluster_id(&mut store));
     let mut planned = Planned::default();
     for step in steps {
         let Some(transaction) = planned.resolve(step, &model) else {
-            sqlite.reopen(&path);
+            store.reopen();
             continue;
         };
         let expected = model.run(transaction.clone());
-        let found = sqlite.run(transaction.clone());
+        let found = store.run(transaction.clone());
         prop_assert_eq!(without_clock(found), without_clock(expected), "after {:?}", transaction);
     }
-    let labels = tables::labels(&path);
+    let labels = store.labels();
     prop_assert_eq!(labels.searchable, labels.shown, "labels that are searched by are those that are shown");
-    prop_assert_eq!(tables::dump(&path), model.dump());
+    prop_assert_eq!(store.dump(), model.dump());
     Ok(())
 }
 
@@ -92,7 +101,12 @@ proptest! {
 
     #[test]
     fn sqlite_answers_as_the_model_does_and_holds_the_same(steps in prop::collection::vec(plan::step(), 1..80)) {
-        compare(steps)?;
+        compare(sqlite::Sqlite::fresh(), steps)?;
+    }
+
+    #[test]
+    fn postgres_answers_as_the_model_does_and_holds_the_same(steps in prop::collection::vec(plan::step(), 1..80)) {
+        compare(postgres::Postgres::fresh(), steps)?;
     }
 }
 

@@ -25,7 +25,7 @@ fn commits_are_flushed_as_sqlite_itself_says() {
 #[test]
 fn a_second_server_is_refused_with_the_holders_name() {
     let (store, _) = Running::led();
-    let refused = SqliteStore::open(&store.path).unwrap_err();
+    let refused = SqliteStore::open(&store.place.path).unwrap_err();
     let message = refused.to_string();
     let pid = std::process::id();
     let expected = format!(
@@ -47,8 +47,8 @@ fn a_server_that_has_only_just_locked_the_file_is_named_by_its_process() {
 #[test]
 fn another_name_of_the_same_file_has_the_same_lock() {
     let (store, _) = Running::led();
-    let other = store.path.with_file_name("link.db");
-    std::os::unix::fs::symlink(&store.path, &other).unwrap();
+    let other = store.place.path.with_file_name("link.db");
+    std::os::unix::fs::symlink(&store.place.path, &other).unwrap();
     assert!(matches!(SqliteStore::open(&other), Err(OpenError::Held { .. })));
 }
 
@@ -155,7 +155,7 @@ fn a_look_from_outside_sees_who_writes_and_how_much_there_is() {
     store.written(fence, vec![first, group(2, vec![start("b", 1)]), group(3, vec![start("c", 1)])]);
     store.written(fence, vec![group(4, vec![end("c", 1)])]);
     store.claim(fence, 1, vec![want(&["pay"], &[1])]);
-    let seen = peek(&store.path).unwrap();
+    let seen = peek(&store.place.path).unwrap();
     assert_eq!((seen.fence.fence, seen.fence.holder), (fence, Some(holder())));
     assert_eq!(seen.executions, [(Status::Running, 2), (Status::Completed, 1)]);
     assert_eq!((seen.queued_tasks, seen.claimed_tasks, seen.workers, seen.definitions), (2, 1, 0, 0));

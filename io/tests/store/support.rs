@@ -1,5 +1,9 @@
-//! A store in a temporary folder, and short ways to say what is done with it.
+//! A store that runs, on whichever database the tests that include this have, and short ways to say what is done.
+//!
+//! The including crate has a module `kind`: its backend, its place (a file, a database), and how to make and open one.
+#![allow(dead_code)]
 
+use crate::kind;
 use orbit_core::execution::event::Labels;
 use orbit_core::id::{CallKey, Epoch, ExecutionId, GroupId, Incarnation, Run, Seq, TaskId, Term};
 use orbit_core::node::{CallId, Connection};
@@ -9,32 +13,25 @@ use orbit_core::store::statement::*;
 use orbit_core::store::transaction::{Campaign, CampaignVerdict, Transaction, Verdict};
 use orbit_core::time::{ClusterMs, WallMs};
 use orbit_io::driver::{Attached, Backend};
-use orbit_io::sqlite::{SqliteBackend, SqliteStore};
-use std::path::{Path, PathBuf};
-use tempfile::TempDir;
 use uuid::Uuid;
 
 /// A store that runs.
 pub struct Running {
-    attached: Attached<SqliteBackend>,
-    calls: u64,
-    pub path: PathBuf,
-    /// Gone with the store, unless the test keeps it.
-    folder: Option<TempDir>,
+    // Closed before its place goes.
+    pub attached: Attached<kind::Backend>,
+    pub calls: u64,
+    pub place: kind::Place,
 }
 
 impl Running {
-    /// On a new file.
+    /// On a new place.
     pub fn fresh() -> Running {
-        let folder = tempfile::tempdir().unwrap();
-        let mut running = Running::at(&folder.path().join("orbit.db"));
-        running.folder = Some(folder);
-        running
+        Running::on(kind::Place::fresh())
     }
 
-    pub fn at(path: &Path) -> Running {
-        let store = SqliteStore::open(path).unwrap();
-        Running { attached: store.attach(), calls: 0, path: path.into(), folder: None }
+    /// On this place.
+    pub fn on(place: kind::Place) -> Running {
+        Running { attached: kind::open(&place), calls: 0, place }
     }
 
     /// A new store with a server that may write.
@@ -44,18 +41,11 @@ impl Running {
         (running, fence)
     }
 
-    /// Closes the store and opens the file again.
-    pub fn reopened(mut self) -> Running {
-        let (folder, path) = (self.folder.take(), self.path.clone());
-        drop(self);
-        let mut running = Running::at(&path);
-        running.folder = folder;
-        running
-    }
-
-    /// Closes the store, and leaves its folder.
-    pub fn close(mut self) -> (Option<TempDir>, PathBuf) {
-        (self.folder.take(), self.path.clone())
+    /// Closes the store and opens its place again.
+    pub fn reopened(self) -> Running {
+        let Running { attached, place, .. } = self;
+        drop(attached);
+        Running::on(place)
     }
 
     /// Sends a transaction without waiting for its reply.
@@ -94,7 +84,7 @@ impl Running {
 
     pub fn try_campaign(&mut self, incarnation: u128) -> CampaignVerdict {
         let campaign = Campaign { incarnation: Incarnation(Uuid::from_u128(incarnation)), holder: holder() };
-        match self.done(Connection::Control, Transaction::Campaign(campaign)) {
+        match self.done(Connection::Election, Transaction::Campaign(campaign)) {
             Verdict::Campaign(verdict) => verdict,
             other => panic!("{other:?}"),
         }

@@ -1,19 +1,60 @@
-//! The tables of the file, as the model shows its own.
+//! The store on SQLite, with the tables of its file as the model shows its own.
 
-use orbit_core::execution::event::Labels;
+use crate::{AllLabels, Store, kind_of, shown};
+use orbit_core::node::CallId;
+use orbit_core::store::outcome::Reply;
+use orbit_core::store::transaction::{Transaction, Verdict};
+use orbit_io::driver::{Attached, Backend};
+use orbit_io::sqlite::{SqliteBackend, SqliteStore};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
 use uuid::Uuid;
+
+pub struct Sqlite {
+    attached: Option<Attached<SqliteBackend>>,
+    path: PathBuf,
+    _folder: TempDir,
+}
+
+impl Sqlite {
+    pub fn fresh() -> Sqlite {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("orbit.db");
+        let mut sqlite = Sqlite { attached: None, path, _folder: folder };
+        sqlite.reopen();
+        sqlite
+    }
+}
+
+impl Store for Sqlite {
+    fn run(&mut self, transaction: Transaction) -> Reply<Verdict> {
+        let attached = self.attached.as_mut().expect("open");
+        attached.backend.run(kind_of(&transaction), CallId(1), transaction);
+        attached.replies.blocking_recv().expect("an answer").reply
+    }
+
+    fn reopen(&mut self) {
+        self.attached = None;
+        self.attached = Some(SqliteStore::open(&self.path).expect("the file opens").attach());
+    }
+
+    fn dump(&self) -> Value {
+        dump(&self.path)
+    }
+
+    fn labels(&self) -> AllLabels {
+        labels(&self.path)
+    }
+}
 
 fn open(path: &Path) -> Connection {
     Connection::open(path).expect("the file is there")
 }
 
-/// Every table, read past Orbit's own code.
-pub fn dump(path: &Path) -> Value {
+fn dump(path: &Path) -> Value {
     let connection = open(path);
     let rows = |sql: &str| rows(&connection, sql);
     let cluster = rows(
@@ -87,13 +128,7 @@ fn parsed(value: ValueRef<'_>) -> Value {
     }
 }
 
-/// Labels as `(execution, created, key, value)`.
-pub struct AllLabels {
-    pub searchable: BTreeSet<(String, i64, String, String)>,
-    pub shown: BTreeSet<(String, i64, String, String)>,
-}
-
-pub fn labels(path: &Path) -> AllLabels {
+fn labels(path: &Path) -> AllLabels {
     let connection = open(path);
     let mut statement =
         connection.prepare("SELECT execution_id, created_at_ms, key, value FROM execution_labels").expect("a table");
@@ -104,14 +139,10 @@ pub fn labels(path: &Path) -> AllLabels {
         .collect();
     let mut statement =
         connection.prepare("SELECT execution_id, created_at_ms, labels FROM workflow_executions").expect("a table");
-    let shown: Vec<(String, i64, String)> = statement
+    let rows: Vec<(String, i64, String)> = statement
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .expect("it runs")
         .map(|row| row.expect("it reads"))
         .collect();
-    let shown = shown.into_iter().flat_map(|(execution, created, labels)| {
-        let labels: Labels = serde_json::from_str(&labels).expect("labels");
-        labels.into_iter().map(move |(key, value)| (execution.clone(), created, key, value))
-    });
-    AllLabels { searchable, shown: shown.collect() }
+    AllLabels { searchable, shown: shown(rows) }
 }

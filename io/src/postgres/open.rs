@@ -1,0 +1,201 @@
+//! Opening a database: its server, its tables.
+
+use crate::driver::backend::Attached;
+use crate::postgres::address::Address;
+use crate::postgres::backend::PostgresBackend;
+use crate::postgres::connect::{ConnectError, Connector, Role, ServerSettings, Timeouts};
+use crate::postgres::facts;
+use crate::postgres::migrate::{self, MigrateError, Migration};
+use crate::postgres::statement::Link;
+use ::postgres::Client;
+use orbit_core::store::transaction::SCHEMA_VERSION;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Whether the tables may be changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Migrate {
+    /// Brought up to date at the start.
+    #[default]
+    Auto,
+    /// Somebody else does it, and the server needs no right to.
+    Never,
+}
+
+/// A database whose tables are those that this Orbit knows.
+pub struct PostgresStore {
+    connector: Connector,
+    settings: ServerSettings,
+    applied: Vec<Migration>,
+    link: Link,
+}
+
+/// Why a database cannot be opened. Nothing was changed, except that tables may have been made.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("{address} cannot be reached: {reason}; is PostgreSQL running there, and does it take connections?")]
+    Unreachable { address: String, reason: String },
+    #[error("{address} did not answer within {} s: a server is there, and it hangs", patience.as_secs())]
+    Silent { address: String, patience: Duration },
+    #[error(
+        "{address} refuses these credentials: {reason}; the user and the password stand in the address \
+         (postgres://user:password@…) and the server's pg_hba.conf says who may come from where"
+    )]
+    Credentials { address: String, reason: String },
+    #[error("{address} does not exist: {reason}; make it with `createdb`")]
+    NoDatabase { address: String, reason: String },
+    #[error("{address} is starting or stopping: {reason}; try again in a moment")]
+    Starting { address: String, reason: String },
+    #[error(
+        "{address} takes no more connections: {reason}; an Orbit server needs 7: raise `max_connections`, or the limit \
+         of the role or the database"
+    )]
+    Full { address: String, reason: String },
+    #[error("{address} takes no encrypted connections: {reason}; turn TLS on there, or say sslmode=disable")]
+    NoTls { address: String, reason: String },
+    #[error("{address} cannot be served from: {reason}")]
+    Unfit { address: String, reason: String },
+    #[error(
+        "the role may not change the tables of {address}: {reason}; run `orbit db migrate up` as their owner, and the \
+         server with --migrate never"
+    )]
+    Rights { address: String, reason: String },
+    #[error(
+        "{address} has tables of version {found}, and this Orbit needs version {SCHEMA_VERSION}: run `orbit db migrate \
+         up`, or start the server with --migrate auto"
+    )]
+    Old { address: String, found: u32 },
+    #[error("{address}: {error}")]
+    Migrate { address: String, error: MigrateError },
+    #[error("{address}: {reason}")]
+    Other { address: String, reason: String },
+}
+
+/// How long a server that starts is waited for: another one may be making the tables.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long another server that changes the tables is waited for.
+const MIGRATION_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a database that is starting is waited for.
+const START_PATIENCE: Duration = Duration::from_secs(15);
+const ASK_EVERY: Duration = Duration::from_millis(200);
+
+impl PostgresStore {
+    /// Connects, looks at the server, and brings the tables up to date. `node_id` is the server's name. May be called
+    /// anywhere: the work is done on a thread of its own.
+    pub fn open(
+        address: Address,
+        node_id: &str,
+        timeouts: Timeouts,
+        migrate: Migrate,
+    ) -> Result<PostgresStore, OpenError> {
+        let shown = address.shown().to_owned();
+        let connector = Connector { address, node_id: node_id.into(), timeouts };
+        on_a_thread(&shown, move || open(connector, migrate))
+    }
+
+    /// The address, without its password.
+    pub fn address(&self) -> &str {
+        self.connector.address.shown()
+    }
+
+    /// What the server says of itself.
+    pub fn settings(&self) -> &ServerSettings {
+        &self.settings
+    }
+
+    /// The versions of the tables that were applied just now.
+    pub fn applied(&self) -> &[Migration] {
+        &self.applied
+    }
+
+    /// Starts the threads that transactions run on.
+    pub fn attach(self) -> Attached<PostgresBackend> {
+        Attached::new(|replies| PostgresBackend::start(self.connector, self.link, replies))
+    }
+}
+
+/// Runs what blocks, and may hang, outside every runtime.
+pub(super) fn on_a_thread<T: Send + 'static>(
+    address: &str,
+    work: impl FnOnce() -> Result<T, OpenError> + Send + 'static,
+) -> Result<T, OpenError> {
+    let (done, end) = channel();
+    let body = move || drop(done.send(work()));
+    thread::Builder::new().name("orbit-open".into()).spawn(body).expect("the operating system starts a thread");
+    end.recv_timeout(PATIENCE).unwrap_or_else(|error| {
+        Err(match error {
+            RecvTimeoutError::Timeout => OpenError::Silent { address: address.into(), patience: PATIENCE },
+            RecvTimeoutError::Disconnected => OpenError::Other {
+                address: address.into(),
+                reason: "opening it failed inside Orbit; please report this".into(),
+            },
+        })
+    })
+}
+
+fn open(connector: Connector, migrate: Migrate) -> Result<PostgresStore, OpenError> {
+    let address = connector.address.shown().to_owned();
+    let failed = |error: MigrateError| of_migration(&address, error);
+    let mut tool = connect(&connector, Role::Tool)?;
+    let found = migrate::current(&mut tool).map_err(failed)?;
+    let mut applied = Vec::new();
+    if found < SCHEMA_VERSION {
+        match migrate {
+            Migrate::Never => return Err(OpenError::Old { address, found }),
+            Migrate::Auto => applied = migrate::up(&mut tool, MIGRATION_PATIENCE).map_err(failed)?,
+        }
+    } else if found > SCHEMA_VERSION {
+        return Err(failed(MigrateError::Newer { found }));
+    }
+    drop(tool);
+    let opened = connector.open(Role::Store).map_err(|error| of_connection(&address, error))?;
+    let link = Link::new(opened.client, opened.marker, opened.warned);
+    Ok(PostgresStore { connector, settings: opened.settings, applied, link })
+}
+
+/// A connection for commands and set-up. A server that is just starting is waited for.
+pub(super) fn connect(connector: &Connector, role: Role) -> Result<Client, OpenError> {
+    let begun = Instant::now();
+    loop {
+        let error = match connector.open(role) {
+            Ok(opened) => return Ok(opened.client),
+            Err(error) => of_connection(connector.address.shown(), error),
+        };
+        if !matches!(error, OpenError::Starting { .. }) || begun.elapsed() > START_PATIENCE {
+            return Err(error);
+        }
+        thread::sleep(ASK_EVERY);
+    }
+}
+
+pub(super) fn of_connection(address: &str, error: ConnectError) -> OpenError {
+    let (address, reason) = (address.to_owned(), error.to_string());
+    let ConnectError::Postgres(error) = error else { return OpenError::Unfit { address, reason } };
+    match error.code().map(|code| code.code()) {
+        Some("28000" | "28P01") => OpenError::Credentials { address, reason },
+        Some("3D000") => OpenError::NoDatabase { address, reason },
+        Some("57P03" | "57P01" | "57P02") => OpenError::Starting { address, reason },
+        Some("53300") => OpenError::Full { address, reason },
+        Some("42501") => OpenError::Credentials { address, reason },
+        Some(_) => OpenError::Other { address, reason },
+        // The crate says so in words alone.
+        None if reason.contains("does not support TLS") => OpenError::NoTls { address, reason },
+        None if reason.contains("TLS handshake") => OpenError::Other {
+            address,
+            reason: format!("its certificate is not accepted: {reason}; sslrootcert names a file of authorities"),
+        },
+        None if reason.contains("password") => OpenError::Credentials { address, reason },
+        None => OpenError::Unreachable { address, reason },
+    }
+}
+
+pub(super) fn of_migration(address: &str, error: MigrateError) -> OpenError {
+    let address = address.to_owned();
+    match error {
+        MigrateError::Postgres(error) if error.code().is_some_and(|code| code.code() == "42501") => {
+            OpenError::Rights { address, reason: facts::message(&error) }
+        }
+        error => OpenError::Migrate { address, error },
+    }
+}

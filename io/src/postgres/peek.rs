@@ -1,0 +1,134 @@
+//! A look at a database from outside, and its migrations: for `orbit status --db` and `orbit db migrate`.
+
+use crate::postgres::address::Address;
+use crate::postgres::connect::{Connector, Role, ServerSettings, Timeouts};
+use crate::postgres::migrate::{self, Migration};
+use crate::postgres::open::{self, OpenError};
+use crate::postgres::statement::column::{self, get};
+use crate::postgres::statement::{Link, Trouble, fence};
+use orbit_core::store::append::Status;
+use orbit_core::store::statement::FenceRow;
+use orbit_core::store::transaction::SCHEMA_VERSION;
+use std::time::Duration;
+
+/// What a database says of itself, all of one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Peek {
+    /// Cluster id, mode, term, and who holds it. A server that was killed stays named until the next one starts.
+    pub fence: FenceRow,
+    /// Executions by status; statuses without any are left out.
+    pub executions: Vec<(Status, u64)>,
+    /// Tasks that wait for a worker in the queue.
+    pub queued_tasks: u64,
+    /// Tasks that a waiting poll has claimed and that are not dispatched yet.
+    pub claimed_tasks: u64,
+    /// Registered workers, present or not.
+    pub workers: u64,
+    /// Deployed versions of workflows.
+    pub definitions: u64,
+    pub settings: ServerSettings,
+}
+
+/// Why a database cannot be looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum PeekError {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error("{address} has no tables of Orbit; `orbit server --db` makes them")]
+    Empty { address: String },
+    #[error(
+        "{address} has tables of version {found}, and this Orbit knows version {SCHEMA_VERSION}: use the newer Orbit that made it"
+    )]
+    NewerSchema { address: String, found: u32 },
+    #[error("{address} cannot be read: {reason}")]
+    Unreadable { address: String, reason: String },
+}
+
+/// Looks at a database without any lock, and changes nothing in it.
+pub fn peek(address: Address) -> Result<Peek, PeekError> {
+    let shown = address.shown().to_owned();
+    open::on_a_thread(&shown, move || Ok(look(address)))?
+}
+
+fn tool(address: Address) -> Connector {
+    Connector { address, node_id: "command".into(), timeouts: Timeouts::default() }
+}
+
+fn look(address: Address) -> Result<Peek, PeekError> {
+    let address_shown = address.shown().to_owned();
+    let connector = tool(address);
+    let opened = connector.open(Role::Tool).map_err(|error| open::of_connection(&address_shown, error))?;
+    let mut client = opened.client;
+    let found = migrate::current(&mut client).map_err(|error| open::of_migration(&address_shown, error))?;
+    match found {
+        0 => return Err(PeekError::Empty { address: address_shown }),
+        found if found > SCHEMA_VERSION => return Err(PeekError::NewerSchema { address: address_shown, found }),
+        _ => {}
+    }
+    let mut link = Link::new(client, opened.marker, opened.warned);
+    read(&mut link, opened.settings).map_err(|trouble| PeekError::Unreadable {
+        address: address_shown,
+        reason: match trouble {
+            Trouble::Postgres(error) => crate::postgres::facts::message(&error),
+            Trouble::Damaged(reason) => reason,
+            Trouble::Standby | Trouble::Again => "the server is in recovery".into(),
+        },
+    })
+}
+
+fn read(link: &mut Link, settings: ServerSettings) -> Result<Peek, Trouble> {
+    link.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
+    let fence = fence::read(link)?;
+    let mut executions = link
+        .query("SELECT status, count(*) FROM workflow_executions GROUP BY status", &[])?
+        .iter()
+        .map(|row| Ok((column::status(row, 0)?, column::number(row, 1)?)))
+        .collect::<Result<Vec<_>, Trouble>>()?;
+    executions.sort();
+    let row = link.query_opt(
+        "SELECT (SELECT count(*) FROM orbit_tasks WHERE state = 'queued'),
+                (SELECT count(*) FROM orbit_tasks WHERE state = 'claimed'),
+                (SELECT count(*) FROM orbit_workers), (SELECT count(*) FROM workflow_definitions)",
+        &[],
+    )?;
+    let row = row.ok_or(Trouble::Again)?;
+    let count = |index| get::<i64>(&row, index).map(|number| u64::try_from(number).unwrap_or(0));
+    let peek = Peek {
+        fence,
+        executions,
+        queued_tasks: count(0)?,
+        claimed_tasks: count(1)?,
+        workers: count(2)?,
+        definitions: count(3)?,
+        settings,
+    };
+    link.run("COMMIT")?;
+    Ok(peek)
+}
+
+/// The versions of a database's tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Versions {
+    /// What is there; 0 where nothing is.
+    pub found: u32,
+    pub missing: Vec<Migration>,
+}
+
+/// Which version the tables are of, and what is missing.
+pub fn versions(address: Address) -> Result<Versions, OpenError> {
+    let shown = address.shown().to_owned();
+    open::on_a_thread(&shown.clone(), move || {
+        let mut client = open::connect(&tool(address), Role::Tool)?;
+        let found = migrate::current(&mut client).map_err(|error| open::of_migration(&shown, error))?;
+        Ok(Versions { found, missing: migrate::missing(found).to_vec() })
+    })
+}
+
+/// Brings the tables up to date; what was applied.
+pub fn migrate_up(address: Address, patience: Duration) -> Result<Vec<Migration>, OpenError> {
+    let shown = address.shown().to_owned();
+    open::on_a_thread(&shown.clone(), move || {
+        let mut client = open::connect(&tool(address), Role::Tool)?;
+        migrate::up(&mut client, patience).map_err(|error| open::of_migration(&shown, error))
+    })
+}

@@ -1,0 +1,236 @@
+//! One connection that runs transactions, one at a time.
+
+use crate::postgres::connect::{Connector, Role};
+use crate::postgres::facts;
+use crate::postgres::statement::{self, Link, Trouble, append};
+use orbit_core::store::append::{Fence, Group, GroupOutcome, Rejection};
+use orbit_core::store::executor::{Ask, Executor, Frame};
+use orbit_core::store::outcome::{self, Cause, Fact, FailureKind, Phase, Reply, Severity};
+use orbit_core::store::statement::{Rows, Statement};
+use orbit_core::store::transaction::{Transaction, Verdict};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A connection, opened when it is needed and replaced when it is of no use any more.
+pub struct Session {
+    connector: Connector,
+    role: Role,
+    link: Option<Link>,
+    /// How far the transaction has got that runs or ran last.
+    phase: Phase,
+}
+
+impl Session {
+    /// Not connected yet.
+    pub fn new(connector: Connector, role: Role) -> Session {
+        Session { connector, role, link: None, phase: Phase::NotSent }
+    }
+
+    /// With a connection that is there already.
+    pub fn with(connector: Connector, role: Role, link: Link) -> Session {
+        Session { connector, role, link: Some(link), phase: Phase::NotSent }
+    }
+
+    /// Connects, if it is not connected. May hang for as long as the server does.
+    pub fn connect(&mut self) -> Result<(), Fact> {
+        if self.link.as_ref().is_some_and(Link::is_closed) {
+            self.link = None;
+        }
+        if self.link.is_none() {
+            let opened = self.connector.open(self.role).map_err(|error| error.fact())?;
+            self.link = Some(Link::new(opened.client, opened.marker, opened.warned));
+        }
+        Ok(())
+    }
+
+    /// Whether there is a connection that the next transaction may use.
+    pub fn is_usable(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| !link.is_closed())
+    }
+
+    /// What cancels the statement that runs, from another thread.
+    pub fn cancel_token(&self) -> Option<::postgres::CancelToken> {
+        self.link.as_ref().map(Link::cancel_token)
+    }
+
+    /// Runs a transaction to its end.
+    pub fn run(&mut self, transaction: Transaction) -> Reply<Verdict> {
+        let name = transaction.name();
+        self.phase = Phase::NotSent;
+        catch_unwind(AssertUnwindSafe(|| self.execute(transaction))).unwrap_or_else(|_| {
+            // A mistake of ours. Closing the connection rolls back what is open, and how far it had got is known.
+            self.link = None;
+            let message = format!("the transaction `{name}` failed inside Orbit; please report this");
+            outcome::judge(Fact { phase: self.phase, severity: None, cause: Cause::Kind(FailureKind::Broken), message })
+        })
+    }
+
+    fn execute(&mut self, transaction: Transaction) -> Reply<Verdict> {
+        let name = transaction.name();
+        let mut executor = Executor::new(transaction);
+        let writes = executor.writes();
+        loop {
+            let reply = match executor.ask() {
+                Ask::Rollback(verdict) => {
+                    self.roll_back();
+                    Some(Reply::Done(verdict))
+                }
+                Ask::Send(statements, frame) => {
+                    let got = self.send(&statements, frame, writes);
+                    if let Err(fact) = &got {
+                        let Fact { phase, severity, cause, message } = fact;
+                        tracing::debug!(target: "orbit_runtime::store", call = name, ?phase, ?severity, ?cause, error = %message, "the database did not do it");
+                    }
+                    executor.tell(got)
+                }
+            };
+            if let Some(reply) = reply {
+                return reply;
+            }
+        }
+    }
+
+    /// Sends statements. An append whose data PostgreSQL refuses, or that met another's row half-way, is sent in halves.
+    fn send(&mut self, statements: &[Statement], frame: Frame, writes: bool) -> Result<Vec<Rows>, Fact> {
+        match (statements, frame) {
+            ([Statement::Append(append)], Frame::Auto) => {
+                let outcomes = self.append(append.fence, &append.groups)?;
+                Ok(vec![Rows::Append(outcomes)])
+            }
+            _ => self.attempt(frame, writes, |link| {
+                statements.iter().map(|one| statement::run(link, one)).collect::<Result<_, _>>()
+            }),
+        }
+    }
+
+    /// A batch that is refused for its data is halved down to the group, which then fails alone (protocols, 6).
+    fn append(&mut self, fence: Fence, groups: &[Group]) -> Result<Vec<GroupOutcome>, Fact> {
+        let fact = match self.attempt(Frame::Auto, true, |link| append::append(link, fence, groups)) {
+            Err(fact) if is_refusal(&fact) => fact,
+            other => return other,
+        };
+        if let [group] = groups {
+            return Ok(vec![refused(group, &fact)]);
+        }
+        let (first, second) = groups.split_at(groups.len() / 2);
+        let mut outcomes = self.append(fence, first)?;
+        let written = outcomes.contains(&GroupOutcome::Written);
+        match self.append(fence, second) {
+            Ok(more) => outcomes.extend(more),
+            // Half of it is there: what is said of the whole is that it is not known, and the whole is sent again.
+            Err(fact) if written => return Err(Fact { phase: Phase::CommitSent, severity: None, ..fact }),
+            Err(fact) => return Err(fact),
+        }
+        Ok(outcomes)
+    }
+
+    /// BEGIN and COMMIT where the frame wants them, and `run` between.
+    fn attempt<T>(
+        &mut self,
+        frame: Frame,
+        writes: bool,
+        run: impl FnOnce(&mut Link) -> Result<T, Trouble>,
+    ) -> Result<T, Fact> {
+        if matches!(frame, Frame::Auto | Frame::Begin | Frame::Whole) {
+            self.phase = Phase::NotSent;
+            self.connect()?;
+        }
+        let Some(link) = self.link.as_mut() else {
+            let message = "the connection ended between two statements of a transaction".into();
+            return Err(Fact { phase: Phase::Open, severity: None, cause: Cause::Closed, message });
+        };
+        match framed(link, frame, writes, run, &mut self.phase) {
+            Ok(rows) if writes && link.has_warned() && self.phase == Phase::CommitSent => {
+                let message = "the commit was answered with a warning".into();
+                drop(rows);
+                Err(Fact {
+                    phase: self.phase,
+                    severity: Some(Severity::Warning),
+                    cause: Cause::Kind(FailureKind::Retry),
+                    message,
+                })
+            }
+            Ok(rows) => Ok(rows),
+            Err(trouble) => {
+                let fact = self.fact(trouble);
+                if facts::ends_session(&fact) {
+                    self.link = None;
+                } else {
+                    self.roll_back();
+                }
+                Err(fact)
+            }
+        }
+    }
+
+    fn fact(&self, trouble: Trouble) -> Fact {
+        let phase = self.phase;
+        let (severity, kind, message) = match trouble {
+            Trouble::Postgres(error) => return facts::fact(&error, phase),
+            Trouble::Damaged(message) => (None, FailureKind::Broken, message),
+            Trouble::Standby => (None, FailureKind::Unwritable, "the server is in recovery".into()),
+            Trouble::Again => (
+                Some(Severity::Error),
+                FailureKind::Retry,
+                "another transaction came in between; the same again will see what it did".into(),
+            ),
+        };
+        Fact { phase, severity, cause: Cause::Kind(kind), message }
+    }
+
+    /// Ends a transaction that may be open; a connection that cannot is closed, which does.
+    fn roll_back(&mut self) {
+        // Without an open transaction PostgreSQL warns, which nobody is to be told.
+        if let Some(link) = self.link.as_mut() {
+            let ended = link.run("ROLLBACK");
+            link.has_warned();
+            if ended.is_err() {
+                self.link = None;
+            }
+        }
+    }
+}
+
+/// Whether the database refuses what a batch holds, so that its halves may fare better.
+fn is_refusal(fact: &Fact) -> bool {
+    fact.severity == Some(Severity::Error) && fact.cause.kind() == FailureKind::Data
+}
+
+/// What a refusal says of a group that was sent by itself.
+fn refused(group: &Group, fact: &Fact) -> GroupOutcome {
+    match &fact.cause {
+        // Its new rows met those of a transaction that was not visible yet: tried again, it sees them.
+        Cause::SqlState(code) if code == append::HALF_MET => GroupOutcome::Busy,
+        _ => {
+            tracing::debug!(target: "orbit_runtime::store", group = %group.id, error = %fact.message, "PostgreSQL refuses a group");
+            GroupOutcome::Rejected(Rejection::Refused { message: fact.message.clone() })
+        }
+    }
+}
+
+fn framed<T>(
+    link: &mut Link,
+    frame: Frame,
+    writes: bool,
+    run: impl FnOnce(&mut Link) -> Result<T, Trouble>,
+    phase: &mut Phase,
+) -> Result<T, Trouble> {
+    *phase = Phase::Open;
+    if matches!(frame, Frame::Begin | Frame::Whole) {
+        // What only reads sees one moment.
+        link.run(if writes { "BEGIN" } else { "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" })?;
+    }
+    if frame == Frame::Auto && writes {
+        // One statement carries its own commit.
+        *phase = Phase::CommitSent;
+    }
+    let rows = run(link)?;
+    // COMMIT is only sent when every statement before it went well: of a transaction that failed it would answer, without
+    // an error, that it was rolled back (postgres-rules, R16).
+    if matches!(frame, Frame::Commit | Frame::Whole) {
+        if writes {
+            *phase = Phase::CommitSent;
+        }
+        link.run("COMMIT")?;
+    }
+    Ok(rows)
+}

@@ -1,0 +1,127 @@
+//! The fence, the row of `orbit_cluster`, and the election lock.
+
+use crate::postgres::statement::column::{self, get};
+use crate::postgres::statement::{Link, Trouble};
+use ::postgres::Row;
+use orbit_core::id::{ClusterId, Incarnation, Term};
+use orbit_core::store::append::Fence;
+use orbit_core::store::statement::{ClearHolder, FenceRow, Holder, LockState, RaiseFence};
+use orbit_core::time::{ClusterMs, WallMs};
+
+/// The key of the election lock: "orbitldr" in ASCII.
+pub const ELECTION_LOCK: i64 = i64::from_be_bytes(*b"orbitldr");
+
+/// Whether the session that runs this holds the election lock. PostgreSQL keeps a key's halves apart.
+const HOLDS: &str = "EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
+    AND pid = pg_backend_pid() AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND (classid::bigint << 32 | objid::bigint) = 8030589290619364466)";
+
+/// Takes the lock, once, if this is the session that was opened.
+pub fn take_lock(link: &mut Link) -> Result<LockState, Trouble> {
+    let marker = link.marker.to_string();
+    let sql = format!(
+        "WITH me AS MATERIALIZED (SELECT coalesce(current_setting('orbit.session', true), '') = $1 AS me, {HOLDS} AS held)
+         SELECT me, CASE WHEN me AND NOT held THEN pg_try_advisory_lock($2) ELSE held END FROM me"
+    );
+    let rows = link.query(&sql, &[&marker, &ELECTION_LOCK])?;
+    let row = rows.first().ok_or(Trouble::Again)?;
+    Ok(match (get(row, 0)?, get(row, 1)?) {
+        (false, _) => LockState::Pooled,
+        (true, true) => LockState::Mine,
+        (true, false) => LockState::Others,
+    })
+}
+
+/// The fence row, and the clock. A server in recovery answers from the past, and is not believed (protocols, 9).
+pub fn read(link: &mut Link) -> Result<FenceRow, Trouble> {
+    let row = link.query_opt(
+        "SELECT cluster_id, mode, term, incarnation, leader_node, leader_addr, host, pid, since_ms,
+                (SELECT version FROM schema_version WHERE id = 1),
+                floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint, pg_is_in_recovery()
+         FROM orbit_cluster WHERE id = 1",
+        &[],
+    )?;
+    let row = row.ok_or_else(|| Trouble::Damaged("the row of orbit_cluster is missing".into()))?;
+    if get(&row, 11)? {
+        return Err(Trouble::Standby);
+    }
+    from_row(&row)
+}
+
+/// From the columns that [`read`] selects.
+pub fn from_row(row: &Row) -> Result<FenceRow, Trouble> {
+    Ok(FenceRow {
+        cluster_id: ClusterId(column::uuid(row, 0)?),
+        schema_version: column::number(row, 9)?,
+        mode: get(row, 1)?,
+        fence: fence(row, 2, 3)?,
+        holder: holder(row)?,
+        clock: ClusterMs(get(row, 10)?),
+    })
+}
+
+/// A fence from the columns of its term and incarnation.
+pub fn fence(row: &Row, term: usize, incarnation: usize) -> Result<Fence, Trouble> {
+    Ok(Fence { term: Term(column::number(row, term)?), incarnation: Incarnation(column::uuid(row, incarnation)?) })
+}
+
+fn holder(row: &Row) -> Result<Option<Holder>, Trouble> {
+    let Some(node_id) = column::text_or_null(row, 4)? else { return Ok(None) };
+    Ok(Some(Holder {
+        node_id,
+        addr: get(row, 5)?,
+        host: get(row, 6)?,
+        pid: column::number(row, 7)?,
+        since_ms: WallMs(get(row, 8)?),
+    }))
+}
+
+/// The next term for this incarnation, if this session holds the lock and the fence is still the expected one. It waits
+/// for appends that are under way, which share-lock the row.
+pub fn raise(link: &mut Link, raise: &RaiseFence) -> Result<Option<Term>, Trouble> {
+    let RaiseFence { expected, mode, incarnation, holder } = raise;
+    let sql = format!(
+        "UPDATE orbit_cluster
+         SET term = term + 1, mode = $1, election = 'lock', incarnation = $2, leader_node = $3, leader_addr = $4,
+             host = $5, pid = $6, since_ms = $7
+         WHERE id = 1 AND term = $8 AND incarnation = $9 AND {HOLDS}
+         RETURNING term"
+    );
+    let row = link.query_opt(
+        &sql,
+        &[
+            mode,
+            &incarnation.0,
+            &holder.node_id.as_str(),
+            &holder.addr,
+            &holder.host,
+            &i64::from(holder.pid),
+            &holder.since_ms.0,
+            &column::int(expected.term.0),
+            &expected.incarnation.0,
+        ],
+    )?;
+    row.map(|row| Ok(Term(column::number(&row, 0)?))).transpose()
+}
+
+/// Takes the holder's name off, if the fence is still this one.
+pub fn clear_holder(link: &mut Link, clear: &ClearHolder) -> Result<bool, Trouble> {
+    let rows = link.query(
+        "UPDATE orbit_cluster
+         SET leader_node = NULL, leader_addr = NULL, host = NULL, pid = NULL, since_ms = NULL
+         WHERE id = 1 AND term = $1 AND incarnation = $2
+         RETURNING id",
+        &[&column::int(clear.fence.term.0), &clear.fence.incarnation.0],
+    )?;
+    Ok(!rows.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_in_the_text_is_the_keys_value() {
+        assert!(HOLDS.contains(&format!("= {ELECTION_LOCK})")));
+    }
+}

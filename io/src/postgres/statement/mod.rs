@@ -1,0 +1,109 @@
+//! Each statement of [`orbit_core::store::statement`] as SQL.
+
+pub mod append;
+mod claim;
+pub(super) mod column;
+mod definitions;
+mod executions;
+pub(super) mod fence;
+mod summaries;
+mod workers;
+
+use ::postgres::types::ToSql;
+use ::postgres::{Client, Error, Row};
+use orbit_core::store::statement::{Rows, Statement};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use uuid::Uuid;
+
+/// Values for a statement's parameters.
+pub type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// Why a statement gave no rows.
+#[derive(Debug)]
+pub enum Trouble {
+    Postgres(Error),
+    /// A row does not read as what it should be.
+    Damaged(String),
+    /// The server is a standby, or has become one.
+    Standby,
+    /// What others did meanwhile was not visible yet: the same again will see it.
+    Again,
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Trouble {
+        Trouble::Postgres(error)
+    }
+}
+
+/// A connection with the statements that are prepared on it.
+pub struct Link {
+    client: Client,
+    prepared: HashMap<String, ::postgres::Statement>,
+    /// Set on the session when it was opened.
+    pub marker: Uuid,
+    warned: Arc<AtomicBool>,
+}
+
+impl Link {
+    pub fn new(client: Client, marker: Uuid, warned: Arc<AtomicBool>) -> Link {
+        Link { client, prepared: HashMap::new(), marker, warned }
+    }
+
+    /// Runs one statement, prepared on its first use.
+    pub fn query(&mut self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Trouble> {
+        if !self.prepared.contains_key(sql) {
+            let statement = self.client.prepare(sql)?;
+            self.prepared.insert(sql.to_owned(), statement);
+        }
+        Ok(self.client.query(&self.prepared[sql], values)?)
+    }
+
+    /// The same, of a statement that gives at most one row.
+    pub fn query_opt(&mut self, sql: &str, values: Values<'_>) -> Result<Option<Row>, Trouble> {
+        Ok(self.query(sql, values)?.into_iter().next())
+    }
+
+    /// Statements without values and without rows, such as BEGIN.
+    pub fn run(&mut self, sql: &str) -> Result<(), Trouble> {
+        Ok(self.client.batch_execute(sql)?)
+    }
+
+    pub fn cancel_token(&self) -> ::postgres::CancelToken {
+        self.client.cancel_token()
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Whether the server warned since this was last asked.
+    pub fn has_warned(&self) -> bool {
+        self.warned.swap(false, Ordering::SeqCst)
+    }
+}
+
+/// Runs one statement.
+pub fn run(link: &mut Link, statement: &Statement) -> Result<Rows, Trouble> {
+    Ok(match statement {
+        Statement::TakeLock(_) => Rows::TakeLock(fence::take_lock(link)?),
+        Statement::ReadFence(_) => Rows::ReadFence(fence::read(link)?),
+        Statement::RaiseFence(s) => Rows::RaiseFence(fence::raise(link, s)?),
+        Statement::ClearHolder(s) => Rows::ClearHolder(fence::clear_holder(link, s)?),
+        Statement::RequeueClaims(s) => Rows::RequeueClaims(claim::requeue(link, s)?),
+        Statement::ClaimTasks(s) => Rows::ClaimTasks(claim::claim(link, s)?),
+        Statement::Append(s) => Rows::Append(append::append(link, s.fence, &s.groups)?),
+        Statement::PutDefinition(s) => Rows::PutDefinition(definitions::put(link, s)?),
+        Statement::ReadDefinitions(_) => Rows::ReadDefinitions(definitions::read(link)?),
+        Statement::ReadHistories(s) => Rows::ReadHistories(executions::histories(link, s)?),
+        Statement::ReadHistory(s) => Rows::ReadHistory(executions::history(link, s)?),
+        Statement::ReadDue(s) => Rows::ReadDue(executions::due(link, s)?),
+        Statement::ReadTotals(_) => Rows::ReadTotals(executions::totals(link)?),
+        Statement::ReadSummary(s) => Rows::ReadSummary(summaries::one(link, s)?),
+        Statement::ListSummaries(s) => Rows::ListSummaries(summaries::list(link, s)?),
+        Statement::PutWorker(s) => Rows::PutWorker(workers::put(link, s)?),
+        Statement::ReadWorkers(_) => Rows::ReadWorkers(workers::read(link)?),
+    })
+}
