@@ -1,8 +1,15 @@
-//! Holds the stores on SQLite and on PostgreSQL to the simulator's model: the same random transactions on both give the
-//! same replies, and the same tables in the end.
+//! Holds the databases to the simulator's models of them.
+//!
+//! * The same random transactions on SQLite, on PostgreSQL and on the model give the same replies, and the same tables in
+//!   the end.
+//! * The rules of the model of PostgreSQL hold on a real server ([`rules`]), and random interleavings of sessions give
+//!   the same on both ([`primitives`]).
 
 mod plan;
 mod postgres;
+mod primitives;
+mod real;
+mod rules;
 mod sqlite;
 
 use orbit_core::execution::event::Labels;

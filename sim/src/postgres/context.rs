@@ -1,7 +1,7 @@
 //! The primitives that statements are made of.
 
 use super::SessionId;
-use super::engine::{Domain, State, Writable};
+use super::engine::{Domain, Flaw, State, Writable};
 use super::error::{Code, SqlError, Stop};
 use super::lock::{Mode, Request, RowId, Scope, Tag, Xid};
 use super::session::{Locking, Running, Waits};
@@ -211,7 +211,20 @@ impl<D: Domain + ?Sized> Context<'_, D> {
             locking.newer = true;
             return Ok(None);
         }
-        let holders = row.holders(me, strength);
+        let mut holders = row.holders(me, strength);
+        // Who holds the row already does not stand in line for more of it.
+        let holds_some = me.is_some_and(|me| row.is_locked_by(me));
+        let flaw = self.state.flaw;
+        if flaw == Some(Flaw::SharedIsNotSkipped) && policy == Policy::Skip {
+            holders.retain(|xid| !row.locks.contains(&(*xid, Strength::Share)));
+        }
+        if flaw == Some(Flaw::SharersQueue) && policy == Policy::Wait && !locking.in_front {
+            let tag = Tag::Tuple(locking.row, locking.version);
+            self.running().asked = Some(tag);
+            self.ask(tag, strength.in_line(), Scope::Transaction)?;
+            self.running().asked = None;
+            locking.in_front = true;
+        }
         if holders.is_empty() {
             let xid = self.state.xid(self.session);
             self.state.tables.lock(locking.row, xid, strength);
@@ -223,6 +236,9 @@ impl<D: Domain + ?Sized> Context<'_, D> {
             }
             if locking.newer {
                 self.state.counts.rechecks += 1;
+                if flaw == Some(Flaw::NoRecheck) {
+                    return Ok(Some(Locked::Same));
+                }
                 return Ok(Some(Locked::Newer(value)));
             }
             return Ok(Some(Locked::Same));
@@ -235,8 +251,6 @@ impl<D: Domain + ?Sized> Context<'_, D> {
             Policy::Fail => return Err(Stop::error(Code::LockNotAvailable)),
             Policy::Wait => {}
         }
-        // Who holds the row already does not stand in line for more of it.
-        let holds_some = me.is_some_and(|me| row.is_locked_by(me));
         if !locking.in_front && !holds_some {
             let tag = Tag::Tuple(locking.row, locking.version);
             self.running().asked = Some(tag);
@@ -281,7 +295,8 @@ impl<D: Domain + ?Sized> Context<'_, D> {
     pub fn update(&mut self, row: RowId, value: D::Row) -> Result<(), Stop> {
         self.may_write()?;
         let mark = self.mark();
-        assert!(self.state.tables.row(row).holders(Some(mark.xid), Strength::NoKeyUpdate).is_empty(), "it is locked");
+        let others = self.state.tables.row(row).holders(Some(mark.xid), Strength::NoKeyUpdate);
+        assert!(others.is_empty() || self.state.flaw.is_some(), "it is locked");
         self.state.tables.replace(row, value, mark);
         self.state.tables.lock(row, mark.xid, Strength::NoKeyUpdate);
         self.touches(row);
@@ -292,7 +307,8 @@ impl<D: Domain + ?Sized> Context<'_, D> {
     pub fn delete(&mut self, row: RowId) -> Result<(), Stop> {
         self.may_write()?;
         let mark = self.mark();
-        assert!(self.state.tables.row(row).holders(Some(mark.xid), Strength::Update).is_empty(), "it is locked");
+        let others = self.state.tables.row(row).holders(Some(mark.xid), Strength::Update);
+        assert!(others.is_empty() || self.state.flaw.is_some(), "it is locked");
         self.state.tables.delete(row, mark);
         self.state.tables.lock(row, mark.xid, Strength::Update);
         self.touches(row);
@@ -326,6 +342,9 @@ impl<D: Domain + ?Sized> Context<'_, D> {
                 }
             }
             let Some(xid) = waits_for else { break };
+            if self.state.flaw == Some(Flaw::UniqueFailsAtOnce) {
+                return Err(Context::<D>::unique_violation());
+            }
             self.state.counts.unique_waits += 1;
             self.wait_for_end(xid)?;
         }
@@ -387,14 +406,24 @@ impl<D: Domain + ?Sized> Context<'_, D> {
         self.state.locks.holds(self.session, Tag::Advisory(key))
     }
 
+    /// True time, in microseconds.
+    pub fn true_time_us(&self) -> u64 {
+        self.state.now
+    }
+
+    /// Does nothing before this moment of true time, in microseconds.
+    pub fn sleep_until(&mut self, at: u64) -> Result<(), Stop> {
+        if self.state.now >= at {
+            return Ok(());
+        }
+        self.running().sleeps_until = Some(at);
+        Err(Stop::Waits)
+    }
+
     /// Does nothing for so long.
     pub fn sleep(&mut self, ms: u64) -> Result<(), Stop> {
         let until = self.running().since + ms * 1_000;
-        if self.state.now >= until {
-            return Ok(());
-        }
-        self.running().sleeps_until = Some(until);
-        Err(Stop::Waits)
+        self.sleep_until(until)
     }
 
     /// The error of a key that is there twice.

@@ -66,6 +66,39 @@ pub(super) struct State<D: Domain + ?Sized> {
     pub writable: Writable,
     /// How often each thing happened that is worth counting.
     pub counts: Counts,
+    pub flaw: Option<Flaw>,
+}
+
+/// A deliberate change of the model: that the conformance suite catches each shows what it would catch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// R2: conditions are not looked at again on a newer version, which is not even read.
+    NoRecheck,
+    /// R10: sharers wait behind an update that waits.
+    SharersQueue,
+    /// R12: a row that others hold only to share is not skipped by one who wants to write it.
+    SharedIsNotSkipped,
+    /// R14: an insert does not wait for another one in progress.
+    UniqueFailsAtOnce,
+    /// R15: nobody looks for deadlocks.
+    NoDeadlock,
+    /// R16: the locks of a failed transaction stay until its client rolls it back.
+    LocksOutliveErrors,
+    /// R22: a statement ends with its client.
+    StatementEndsWithClient,
+}
+
+impl Flaw {
+    /// All of them.
+    pub const ALL: [Flaw; 7] = [
+        Flaw::NoRecheck,
+        Flaw::SharersQueue,
+        Flaw::SharedIsNotSkipped,
+        Flaw::UniqueFailsAtOnce,
+        Flaw::NoDeadlock,
+        Flaw::LocksOutliveErrors,
+        Flaw::StatementEndsWithClient,
+    ];
 }
 
 /// What happened, how often.
@@ -89,6 +122,12 @@ pub struct Engine<D: Domain> {
     dead_rows: Vec<super::lock::RowId>,
     last_session: u32,
     up: bool,
+    /// Of several that can go on at the same moment, the last comes first.
+    last_first: bool,
+    /// Several could go on at the same moment: on a real server, either may have been faster.
+    raced: bool,
+    /// The caller says when those go on that can: [`Engine::step`].
+    by_hand: bool,
 }
 
 impl<D: Domain> Engine<D> {
@@ -106,8 +145,51 @@ impl<D: Domain> Engine<D> {
             last_xid: 0,
             writable: Writable::Yes,
             counts: Counts::default(),
+            flaw: None,
         };
-        Engine { domain, state, answers: Vec::new(), dead_rows: Vec::new(), last_session: 0, up: true }
+        Engine {
+            domain,
+            state,
+            answers: Vec::new(),
+            dead_rows: Vec::new(),
+            last_session: 0,
+            up: true,
+            last_first: false,
+            raced: false,
+            by_hand: false,
+        }
+    }
+
+    /// The same with a deliberate change.
+    #[must_use]
+    pub fn with_flaw(mut self, flaw: Option<Flaw>) -> Engine<D> {
+        self.state.flaw = flaw;
+        self
+    }
+
+    /// The same, but of several that can go on at the same moment, the last comes first.
+    #[must_use]
+    pub fn last_first(mut self, last_first: bool) -> Engine<D> {
+        self.last_first = last_first;
+        self
+    }
+
+    /// The same, but nothing goes on before [`Engine::step`], so that the caller can look at every commit by itself.
+    #[must_use]
+    pub fn by_hand(mut self) -> Engine<D> {
+        self.by_hand = true;
+        self
+    }
+
+    /// Whether several could go on at the same moment, so that on a real server either may have been faster.
+    pub fn has_raced(&self) -> bool {
+        self.raced
+    }
+
+    /// Whether somebody waits who has not yet looked for a deadlock.
+    pub fn has_fresh_waits(&self) -> bool {
+        let waits = |s: &SessionOf<D>| s.running.as_ref().is_some_and(|r| r.waits.is_some_and(|w| !w.looked));
+        self.state.sessions.values().any(waits)
     }
 
     /// A row that is there from the beginning.
@@ -222,6 +304,7 @@ impl<D: Domain> Engine<D> {
             }
             Command::Commit if s.failed => {
                 s.failed = false;
+                self.end_transaction(session, false);
                 self.ended(session, Ok(Answer::RolledBack));
             }
             Command::Commit => {
@@ -265,9 +348,17 @@ impl<D: Domain> Engine<D> {
 
     /// Runs what can run until nothing can.
     fn pump(&mut self) {
-        while let Some(session) = self.state.runnable.pop_front() {
-            self.resume(session);
-        }
+        while !self.by_hand && self.step() {}
+    }
+
+    /// One of those that can go on does. False if there is none. At most one transaction commits meanwhile.
+    pub fn step(&mut self) -> bool {
+        let runnable = &mut self.state.runnable;
+        self.raced |= runnable.len() > 1;
+        let next = if self.last_first { runnable.pop_back() } else { runnable.pop_front() };
+        let Some(session) = next else { return false };
+        self.resume(session);
+        true
     }
 
     fn resume(&mut self, session: SessionId) {
@@ -303,7 +394,9 @@ impl<D: Domain> Engine<D> {
         let s = self.state.sessions.get_mut(&session).expect("it lives");
         s.running = None;
         let explicit = s.in_block();
-        self.end_transaction(session, false);
+        if !(explicit && self.state.flaw == Some(Flaw::LocksOutliveErrors)) {
+            self.end_transaction(session, false);
+        }
         if let Some(s) = self.state.sessions.get_mut(&session) {
             s.failed = explicit;
         }
@@ -413,7 +506,8 @@ impl<D: Domain> Engine<D> {
         let now = self.state.now;
         let Some(s) = self.state.sessions.get_mut(&session) else { return };
         s.client_gone = s.client_gone.or(Some(now));
-        if !s.frozen && s.running.is_none() {
+        let with_it = self.state.flaw == Some(Flaw::StatementEndsWithClient);
+        if !s.frozen && (s.running.is_none() || with_it) {
             self.end_session(session, None);
         }
         self.pump();
@@ -544,6 +638,9 @@ impl<D: Domain> Engine<D> {
                 let waits = self.waits_of(session);
                 waits.looked = true;
                 if self.state.locks.waits_for(session).is_none() {
+                    return;
+                }
+                if self.state.flaw == Some(Flaw::NoDeadlock) {
                     return;
                 }
                 match self.state.locks.resolve_deadlock(session) {

@@ -21,7 +21,7 @@ pub mod session;
 pub mod table;
 
 pub use context::{Context, Found, Inserted, Locked, Policy};
-pub use engine::{Counts, Domain, Engine, SessionId, Writable};
+pub use engine::{Counts, Domain, Engine, Flaw, SessionId, Writable};
 pub use error::{Code, Severity, SqlError, Stop};
 pub use lock::Scope;
 pub use session::{Answer, Command, Outcome, Settings};

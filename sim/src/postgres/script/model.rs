@@ -2,7 +2,7 @@
 
 use super::domain::{Program, Small};
 use super::{Got, Op, Seen, Server, Table};
-use crate::postgres::engine::{Counts, Engine, SessionId};
+use crate::postgres::engine::{Counts, Engine, Flaw, SessionId};
 use crate::postgres::session::{Answer, Command, Outcome, Settings};
 use std::collections::BTreeMap;
 
@@ -26,6 +26,23 @@ impl ModelServer {
         let mut engine = Engine::new(Small);
         engine.set_clock_ms(1_775_000_000_000);
         ModelServer { engine, sessions: BTreeMap::new(), ended: BTreeMap::new() }
+    }
+
+    /// The same with a deliberate change; and in which order those go on that could at the same moment.
+    #[must_use]
+    pub fn changed(mut self, flaw: Option<Flaw>, last_first: bool) -> ModelServer {
+        self.engine = self.engine.with_flaw(flaw).last_first(last_first);
+        self
+    }
+
+    /// See [`Engine::has_raced`].
+    pub fn has_raced(&self) -> bool {
+        self.engine.has_raced()
+    }
+
+    /// See [`Engine::has_fresh_waits`].
+    pub fn has_fresh_waits(&self) -> bool {
+        self.engine.has_fresh_waits()
     }
 
     fn session(&mut self, session: u32) -> SessionId {
