@@ -19,6 +19,7 @@ use orbit_core::store::append::Fence;
 use orbit_core::store::outcome::Reply;
 use orbit_core::store::transaction::{CampaignVerdict, Transaction, Verdict};
 use orbit_core::time::ClusterMs;
+use orbit_sim::postgres::store::whole::Whole;
 use orbit_sim::store::ModelStore;
 use plan::{Planned, Step};
 use proptest::prelude::*;
@@ -35,6 +36,27 @@ trait Store {
     fn dump(&self) -> serde_json::Value;
     /// Labels, as they are searched by and as they are shown: `(execution, created, key, value)`.
     fn labels(&self) -> AllLabels;
+}
+
+/// The model of PostgreSQL, whose statements take locks.
+struct Modelled(Whole);
+
+impl Store for Modelled {
+    fn run(&mut self, transaction: Transaction) -> Reply<Verdict> {
+        self.0.run(transaction)
+    }
+
+    fn reopen(&mut self) {
+        self.0.reconnect();
+    }
+
+    fn dump(&self) -> serde_json::Value {
+        self.0.store().dump()
+    }
+
+    fn labels(&self) -> AllLabels {
+        AllLabels { searchable: BTreeSet::new(), shown: BTreeSet::new() }
+    }
 }
 
 /// See [`Store::labels`].
@@ -114,6 +136,13 @@ proptest! {
     #[test]
     fn postgres_answers_as_the_model_does_and_holds_the_same(steps in prop::collection::vec(plan::step(), 1..80)) {
         compare(postgres::Postgres::fresh(), steps)?;
+    }
+
+    #[test]
+    fn the_model_of_postgres_answers_as_the_model_does_and_holds_the_same(
+        steps in prop::collection::vec(plan::step(), 1..80)
+    ) {
+        compare(Modelled(Whole::new(ClusterId(Uuid::from_u128(1)))), steps)?;
     }
 }
 

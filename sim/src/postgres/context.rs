@@ -102,6 +102,22 @@ impl<D: Domain + ?Sized> Context<'_, D> {
         self.scan(key.clone()..=key.clone()).pop()
     }
 
+    /// The row of this key that is there now, whatever the snapshot sees.
+    pub fn newest_of(&self, key: &D::Key) -> Option<RowId> {
+        let rows = self.state.tables.of_key(key).iter().copied();
+        rows.filter(|row| self.state.tables.row(*row).newest().ended.is_none()).last()
+    }
+
+    /// As if another statement of the same transaction began: it sees what was committed meanwhile.
+    pub fn new_snapshot(&mut self) {
+        let commits = self.state.commits;
+        let transaction = self.state.transaction(self.session);
+        transaction.commands += 1;
+        let command = transaction.commands;
+        let running = self.running();
+        (running.snapshot, running.command) = (commits, command);
+    }
+
     /// The newest version of a row that this transaction has locked.
     pub fn newest(&self, row: RowId) -> &D::Row {
         &self.state.tables.row(row).newest().value

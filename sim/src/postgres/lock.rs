@@ -115,7 +115,8 @@ impl Locks {
     pub fn ask(&mut self, session: SessionId, tag: Tag, mode: Mode, scope: Scope, wait: bool) -> Request {
         let object = self.objects.entry(tag).or_default();
         let granted = match place(object, session, mode) {
-            Place::Now => {
+            Place::Ahead if !wait => Request::Refused,
+            Place::Now | Place::Ahead => {
                 object.grant(session, mode, scope);
                 Request::Granted
             }
@@ -240,6 +241,8 @@ impl Locks {
 /// Where a request stands.
 enum Place {
     Now,
+    /// Past those who wait, since they wait for this very session. Who does not want to wait does not even get this.
+    Ahead,
     At(usize),
     Never,
 }
@@ -262,7 +265,7 @@ fn place(object: &Object, session: SessionId, mode: Mode) -> Place {
                 return Place::Never;
             }
             if !hindered && !ahead.iter().any(|m| m.conflicts(mode)) {
-                return Place::Now;
+                return Place::Ahead;
             }
             return Place::At(at);
         }

@@ -6,6 +6,7 @@
 //! * [`lock`]: the lock manager: lines of those who wait, advisory locks, deadlocks.
 //! * [`session`]: sessions with their transactions, settings and timers. [`error`]: how things end.
 //! * [`engine`]: the server, ask and tell. [`context`]: the primitives that statements are made of.
+//! * [`store`]: Orbit's statements, as programs over those primitives.
 //! * [`script`]: a small language of steps over those primitives, which runs on the model and on a real server alike;
 //!   [`rules`]: the rules, as such scripts.
 //!
@@ -18,6 +19,7 @@ pub mod lock;
 pub mod rules;
 pub mod script;
 pub mod session;
+pub mod store;
 pub mod table;
 
 pub use context::{Context, Found, Inserted, Locked, Policy};

@@ -32,7 +32,7 @@ pub fn append(tables: &mut Tables, append: Append, commit: &mut Commit) -> Vec<G
 }
 
 /// The invariant of [`Append`], which the SQL relies on.
-fn assert_batch(append: &Append) {
+pub fn assert_batch(append: &Append) {
     let mut executions: Vec<_> = append.groups.iter().flat_map(|g| &g.members).map(|m| &m.execution).collect();
     let mut tasks: Vec<_> = append.groups.iter().flat_map(|g| &g.tasks).map(task_of).collect();
     let (members, changes) = (executions.len(), tasks.len());

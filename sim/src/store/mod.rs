@@ -12,9 +12,10 @@
 mod append;
 pub mod commit;
 mod read;
-mod tables;
+pub(crate) mod tables;
 mod write;
 
+pub(crate) use append::assert_batch;
 pub use commit::{Change, Commit};
 pub use tables::{EventRow, ExecutionRow, TaskEntry};
 
@@ -135,27 +136,53 @@ impl ModelStore {
     }
 }
 
-fn run_statement(tables: &mut Tables, clock: ClusterMs, statement: Statement, commit: &mut Commit) -> Rows {
-    match statement {
-        Statement::TakeLock(_) => unreachable!("the lock is no row"),
+impl ModelStore {
+    pub(crate) fn tables(&self) -> &Tables {
+        &self.tables
+    }
+
+    pub(crate) fn tables_mut(&mut self) -> &mut Tables {
+        &mut self.tables
+    }
+
+    /// The rows of a statement that only reads.
+    pub(crate) fn read(&self, statement: &Statement, clock: ClusterMs) -> Rows {
+        read_statement(&self.tables, clock, statement)
+            .unwrap_or_else(|| unreachable!("{} does not only read", statement.name()))
+    }
+}
+
+/// The rows of a statement that only reads; none for the others.
+fn read_statement(tables: &Tables, clock: ClusterMs, statement: &Statement) -> Option<Rows> {
+    Some(match statement {
         Statement::ReadFence(_) => Rows::ReadFence(read::fence(tables, clock)),
+        Statement::ReadDefinitions(_) => Rows::ReadDefinitions(read::definitions(tables)),
+        Statement::ReadHistories(s) => Rows::ReadHistories(read::histories(tables, s)),
+        Statement::ReadDue(s) => Rows::ReadDue(read::due(tables, s)),
+        Statement::ReadTotals(_) => Rows::ReadTotals(read::totals(tables)),
+        Statement::ReadSummary(s) => Rows::ReadSummary(read::summary(tables, &s.execution)),
+        Statement::ListSummaries(s) => Rows::ListSummaries(read::summaries(tables, s)),
+        Statement::ReadHistory(s) => Rows::ReadHistory(read::history(tables, s)),
+        Statement::ReadWorkers(_) => Rows::ReadWorkers(tables.workers.values().cloned().collect()),
+        _ => return None,
+    })
+}
+
+fn run_statement(tables: &mut Tables, clock: ClusterMs, statement: Statement, commit: &mut Commit) -> Rows {
+    if let Some(rows) = read_statement(tables, clock, &statement) {
+        return rows;
+    }
+    match statement {
         Statement::RaiseFence(s) => Rows::RaiseFence(write::raise_fence(tables, s, commit)),
         Statement::RequeueClaims(s) => Rows::RequeueClaims(write::requeue_claims(tables, s, commit)),
         Statement::ClearHolder(s) => Rows::ClearHolder(write::clear_holder(tables, s, commit)),
         Statement::Append(s) => Rows::Append(append::append(tables, s, commit)),
         Statement::ClaimTasks(s) => Rows::ClaimTasks(write::claim_tasks(tables, s, commit)),
         Statement::PutDefinition(s) => Rows::PutDefinition(write::put_definition(tables, s, commit)),
-        Statement::ReadDefinitions(_) => Rows::ReadDefinitions(read::definitions(tables)),
-        Statement::ReadHistories(s) => Rows::ReadHistories(read::histories(tables, &s)),
-        Statement::ReadDue(s) => Rows::ReadDue(read::due(tables, &s)),
-        Statement::ReadTotals(_) => Rows::ReadTotals(read::totals(tables)),
-        Statement::ReadSummary(s) => Rows::ReadSummary(read::summary(tables, &s.execution)),
-        Statement::ListSummaries(s) => Rows::ListSummaries(read::summaries(tables, &s)),
-        Statement::ReadHistory(s) => Rows::ReadHistory(read::history(tables, &s)),
         Statement::PutWorker(s) => {
             write::put_worker(tables, s, commit);
             Rows::PutWorker(())
         }
-        Statement::ReadWorkers(_) => Rows::ReadWorkers(tables.workers.values().cloned().collect()),
+        other => unreachable!("{} is no statement on the tables that changes something", other.name()),
     }
 }

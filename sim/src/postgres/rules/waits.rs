@@ -167,6 +167,11 @@ pub fn r20_the_line_for_an_advisory_lock_is_first_come_first_served() -> Vec<Ste
         Do(2, Op::advisory(1), waits(&[1])),
         Do(3, share(false), Flag(false)),
         Do(3, share(true), waits(&[2])),
+        Do(4, Op::Advisory { key: 2, shared: false, scope: Scope::Session, wait: true }, Done),
+        Do(5, Op::Advisory { key: 2, shared: false, scope: Scope::Session, wait: true }, waits(&[4])),
+        // Who has it gets it in another way past those who wait for it; but not who would not wait.
+        Do(4, Op::Advisory { key: 2, shared: true, scope: Scope::Session, wait: false }, Flag(false)),
+        Do(4, Op::Advisory { key: 2, shared: true, scope: Scope::Session, wait: true }, Done),
         // Who has it already may have it once more.
         Do(1, share(true), Done),
         Do(1, Op::Unlock { key: 1, shared: true }, Flag(true)),

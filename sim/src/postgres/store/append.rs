@@ -1,0 +1,361 @@
+//! The append as one statement: it locks the fence, tries to lock what is there, lets new executions meet their like,
+//! and has [`judge`] judge (append/README, "Model"). It waits for the fence and for new keys alone.
+
+use super::{Breath, FenceLock, Key, Orbit, Row, fence};
+use crate::postgres::context::{Context, Found, Inserted, Locked, Policy};
+use crate::postgres::error::{Code, Stop};
+use crate::postgres::lock::RowId;
+use crate::postgres::table::Strength;
+use crate::store::Change;
+use crate::store::tables::{EventRow, ExecutionRow, TaskEntry};
+use orbit_core::id::{Epoch, ExecutionId, Run, Seq, TaskId};
+use orbit_core::store::append::{
+    Append, Expect, Fence, Group, GroupFacts, GroupOutcome, Member, MemberFacts, OwnerChange, OwnerRow, TaskChange,
+    TaskState, Wake, already_written, judge,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+type Cx<'a> = Context<'a, Orbit>;
+type FoundRow = Found<Key, Row>;
+
+/// How far it has got.
+#[derive(Clone, Debug)]
+pub struct Work {
+    stage: Stage,
+    current: Option<Fence>,
+    /// What the snapshot saw and what could be locked, in the order of the keys.
+    owners: BTreeMap<ExecutionId, Seen<OwnerRow>>,
+    tasks: BTreeMap<TaskId, Seen<TaskEntry>>,
+    /// What the snapshot saw, unlocked.
+    known: BTreeSet<ExecutionId>,
+    first_events: BTreeMap<ExecutionId, orbit_core::id::GroupId>,
+    outcomes: Vec<GroupOutcome>,
+    repeated: Vec<bool>,
+    /// New executions to insert, in order, with their group; and how far that is.
+    fresh: Vec<(ExecutionId, usize)>,
+    inserted: usize,
+    made: BTreeSet<ExecutionId>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Fence,
+    /// The fence is another's: what is there is looked at again, by a new snapshot.
+    Fenced,
+    Locked,
+    Judged,
+    Writing,
+    Written,
+}
+
+/// A row that the statement asked for.
+#[derive(Clone, Debug)]
+struct Seen<T> {
+    row: RowId,
+    /// None where others hold it, or where it went meanwhile: it looks held.
+    locked: Option<T>,
+}
+
+impl Work {
+    pub fn new(append: &Append) -> Work {
+        crate::store::assert_batch(append);
+        Work {
+            stage: Stage::Fence,
+            current: None,
+            owners: BTreeMap::new(),
+            tasks: BTreeMap::new(),
+            known: BTreeSet::new(),
+            first_events: BTreeMap::new(),
+            outcomes: Vec::new(),
+            repeated: Vec::new(),
+            fresh: Vec::new(),
+            inserted: 0,
+            made: BTreeSet::new(),
+        }
+    }
+}
+
+pub fn resume(
+    orbit: &mut Orbit,
+    append: &Append,
+    work: &mut Work,
+    breath: &mut Breath,
+    cx: &mut Cx<'_>,
+) -> Result<Vec<GroupOutcome>, Stop> {
+    loop {
+        match work.stage {
+            Stage::Fence => {
+                let current = fence(orbit, cx)?;
+                let current = if orbit.fence_lock == FenceLock::None { append.fence } else { current };
+                cx.writes()?;
+                work.current = Some(current);
+                if current == append.fence {
+                    work.stage = Stage::Locked;
+                } else {
+                    cx.new_snapshot();
+                    work.stage = Stage::Fenced;
+                }
+            }
+            Stage::Fenced => {
+                look(append, work, cx);
+                return Ok(fenced(append, work, cx));
+            }
+            Stage::Locked => {
+                orbit.breathe(breath, cx)?;
+                if orbit.fence_lock == FenceLock::Before {
+                    cx.new_snapshot();
+                }
+                look(append, work, cx);
+                lock_all(append, work, cx)?;
+                judge_all(append, work);
+                work.stage = Stage::Judged;
+            }
+            Stage::Judged => {
+                orbit.breathe(breath, cx)?;
+                work.stage = Stage::Writing;
+            }
+            Stage::Writing => {
+                insert_all(append, work, cx)?;
+                write_all(append, work, cx)?;
+                work.stage = Stage::Written;
+            }
+            Stage::Written => {
+                orbit.breathe(breath, cx)?;
+                return Ok(work.outcomes.clone());
+            }
+        }
+    }
+}
+
+fn run_of(member: &Member) -> Run {
+    match &member.expect {
+        Expect::New { run, .. } | Expect::After { run, .. } => *run,
+    }
+}
+
+/// What is read unlocked.
+fn look(append: &Append, work: &mut Work, cx: &mut Cx<'_>) {
+    for member in append.groups.iter().flat_map(|g| &g.members) {
+        let id = &member.execution;
+        if cx.get(&Key::Execution(id.clone())).is_some() {
+            work.known.insert(id.clone());
+        }
+        if let Some(first) = member.events.first()
+            && let Some(found) = cx.get(&Key::Event(id.clone(), run_of(member), first.seq))
+            && let Row::Event(event) = found.value
+        {
+            work.first_events.insert(id.clone(), event.group);
+        }
+    }
+}
+
+fn task_of(change: &TaskChange) -> Option<&TaskId> {
+    match change {
+        TaskChange::Insert(_) => None,
+        TaskChange::Delete { task, .. } | TaskChange::Requeue { task, .. } => Some(task),
+    }
+}
+
+/// Tries to lock every row that is there; what others hold is left out.
+fn lock_all(append: &Append, work: &mut Work, cx: &mut Cx<'_>) -> Result<(), Stop> {
+    let ids: BTreeSet<&ExecutionId> = append.groups.iter().flat_map(|g| &g.members).map(|m| &m.execution).collect();
+    for id in ids {
+        if let Some(found) = cx.get(&Key::Owner(id.clone())) {
+            let locked = try_lock(&found, cx)?.map(|row| row.owner().clone());
+            work.owners.insert(id.clone(), Seen { row: found.row, locked });
+        }
+    }
+    let tasks: BTreeSet<&TaskId> = append.groups.iter().flat_map(|g| &g.tasks).filter_map(task_of).collect();
+    for task in tasks {
+        if let Some(found) = cx.get(&Key::Task(task.clone())) {
+            let locked = try_lock(&found, cx)?.map(|row| row.task().clone());
+            work.tasks.insert(task.clone(), Seen { row: found.row, locked });
+        }
+    }
+    Ok(())
+}
+
+fn try_lock(found: &FoundRow, cx: &mut Cx<'_>) -> Result<Option<Row>, Stop> {
+    Ok(match cx.lock(found, Strength::Update, Policy::Skip)? {
+        Locked::Same => Some(found.value.clone()),
+        Locked::Newer(row) => Some(row),
+        Locked::Gone | Locked::Skipped => None,
+    })
+}
+
+fn facts(group: &Group, work: &Work) -> GroupFacts {
+    let members = group
+        .members
+        .iter()
+        .map(|member| {
+            let id = &member.execution;
+            let owner = work.owners.get(id).and_then(|seen| seen.locked.clone());
+            // Only a new execution asks whether it is known; one with an owner row is.
+            let known = work.known.contains(id) || matches!(member.expect, Expect::After { .. });
+            MemberFacts { owner, known, first_event_by: work.first_events.get(id).copied() }
+        })
+        .collect();
+    let state = |task| work.tasks.get(task).and_then(|seen: &Seen<TaskEntry>| Some(seen.locked.as_ref()?.state));
+    let tasks = group.tasks.iter().map(|change| task_of(change).and_then(state)).collect();
+    GroupFacts { fence: work.current.expect("the fence is known"), members, tasks }
+}
+
+fn judge_all(append: &Append, work: &mut Work) {
+    for (index, group) in append.groups.iter().enumerate() {
+        let facts = facts(group, work);
+        let held = group.members.iter().any(|m| work.owners.get(&m.execution).is_some_and(|s| s.locked.is_none()))
+            || group.tasks.iter().filter_map(task_of).any(|t| work.tasks.get(t).is_some_and(|s| s.locked.is_none()));
+        let repeated = already_written(group, &facts);
+        let outcome = if repeated || !held { judge(append.fence, group, &facts) } else { GroupOutcome::Busy };
+        if outcome == GroupOutcome::Written && !repeated {
+            let fresh = group.members.iter().filter(|m| matches!(m.expect, Expect::New { .. }));
+            work.fresh.extend(fresh.map(|m| (m.execution.clone(), index)));
+        }
+        work.outcomes.push(outcome);
+        work.repeated.push(repeated);
+    }
+    work.fresh.sort();
+}
+
+/// The outcomes under a fence that has moved: written before, or fenced. Nothing is written.
+fn fenced(append: &Append, work: &Work, cx: &mut Cx<'_>) -> Vec<GroupOutcome> {
+    let mut outcomes = Vec::new();
+    for group in &append.groups {
+        let mut facts = facts(group, work);
+        for (member, facts) in group.members.iter().zip(&mut facts.members) {
+            facts.owner = cx.get(&Key::Owner(member.execution.clone())).map(|f| f.value.owner().clone());
+            facts.known = work.known.contains(&member.execution);
+        }
+        let outcome = judge(append.fence, group, &facts);
+        if outcome == GroupOutcome::Written {
+            cx.note(Change::Group { fence: append.fence, group: group.clone(), repeated: true });
+        }
+        outcomes.push(outcome);
+    }
+    outcomes
+}
+
+/// New executions meet their like in the insert of their summaries: the one place that waits for another append.
+fn insert_all(append: &Append, work: &mut Work, cx: &mut Cx<'_>) -> Result<(), Stop> {
+    while let Some((id, index)) = work.fresh.get(work.inserted).cloned() {
+        let member = append.groups[index].members.iter().find(|m| m.execution == id).expect("listed from there");
+        let Expect::New { run, root } = &member.expect else { unreachable!("it is new") };
+        let row = || {
+            let summary = member.summary.clone().expect("a new execution has a summary");
+            Row::Execution(ExecutionRow { root: root.clone(), run: *run, summary })
+        };
+        match cx.insert(&Key::Execution(id.clone()), row)? {
+            Inserted::Done => {
+                work.made.insert(id);
+            }
+            // Somebody was faster, and what it wrote is not seen by this statement.
+            Inserted::Exists(_) => work.outcomes[index] = GroupOutcome::Busy,
+        }
+        work.inserted += 1;
+    }
+    let half =
+        |(id, index): &(ExecutionId, usize)| work.outcomes[*index] == GroupOutcome::Busy && work.made.contains(id);
+    // A group that met another's row half-way undoes the batch.
+    if work.fresh.iter().any(half) { Err(Stop::error(Code::DivisionByZero)) } else { Ok(()) }
+}
+
+fn write_all(append: &Append, work: &Work, cx: &mut Cx<'_>) -> Result<(), Stop> {
+    for ((group, outcome), repeated) in append.groups.iter().zip(&work.outcomes).zip(&work.repeated) {
+        if *outcome != GroupOutcome::Written {
+            continue;
+        }
+        if !repeated {
+            for member in &group.members {
+                write_member(group, member, work, cx)?;
+            }
+            for change in &group.tasks {
+                write_task(change, work, cx)?;
+            }
+        }
+        cx.note(Change::Group { fence: append.fence, group: group.clone(), repeated: *repeated });
+    }
+    Ok(())
+}
+
+fn write_member(group: &Group, member: &Member, work: &Work, cx: &mut Cx<'_>) -> Result<(), Stop> {
+    let id = &member.execution;
+    let (run, expected) = match &member.expect {
+        Expect::New { run, .. } => (*run, Seq(0)),
+        Expect::After { run, last, .. } => (*run, *last),
+    };
+    let last = member.events.last().map_or(expected, |e| e.seq);
+    for (event, number) in member.events.iter().zip(expected.0 + 1..) {
+        assert_eq!(event.seq, Seq(number), "the events of a member of {id} follow the expected one");
+        let row =
+            EventRow { seq: event.seq, at_ms: event.at_ms, group: group.id, bytes: event.bytes.as_slice().into() };
+        must_be_new(cx, &Key::Event(id.clone(), run, event.seq), Row::Event(row))?;
+    }
+    match &member.expect {
+        Expect::New { root, .. } => {
+            let wake = match member.owner {
+                OwnerChange::Keep => Wake::Hot,
+                OwnerChange::Wake(wake) => wake,
+                OwnerChange::End => return Ok(()),
+            };
+            let owner = OwnerRow { root: root.clone(), run, epoch: Epoch(1), last, group: group.id, wake };
+            must_be_new(cx, &Key::Owner(id.clone()), Row::Owner(owner))
+        }
+        Expect::After { .. } => {
+            if let Some(summary) = &member.summary {
+                let found = cx.get(&Key::Execution(id.clone())).ok_or(Stop::error(Code::Raised))?;
+                let Row::Execution(mut row) = found.value.clone() else { unreachable!("a summary") };
+                row.summary = summary.clone();
+                // Whoever writes it holds the owner row, as this one does.
+                match cx.lock(&found, Strength::NoKeyUpdate, Policy::Fail)? {
+                    Locked::Same | Locked::Newer(_) => cx.update(found.row, Row::Execution(row))?,
+                    Locked::Gone | Locked::Skipped => return Err(Stop::error(Code::Raised)),
+                }
+            }
+            let seen = &work.owners[id];
+            let mut owner = seen.locked.clone().expect("judged to be there");
+            (owner.last, owner.group) = (last, group.id);
+            match member.owner {
+                OwnerChange::End => return cx.delete(seen.row),
+                OwnerChange::Wake(wake) => owner.wake = wake,
+                OwnerChange::Keep => {}
+            }
+            cx.update(seen.row, Row::Owner(owner))
+        }
+    }
+}
+
+fn write_task(change: &TaskChange, work: &Work, cx: &mut Cx<'_>) -> Result<(), Stop> {
+    let (task, goes) = match change {
+        TaskChange::Insert(row) => {
+            let entry = TaskEntry { row: row.clone(), state: TaskState::Queued, claim: None };
+            return must_be_new(cx, &Key::Task(row.task.clone()), Row::Task(entry));
+        }
+        TaskChange::Delete { task, .. } => (task, true),
+        TaskChange::Requeue { task, .. } => (task, false),
+    };
+    let seen = &work.tasks[task];
+    let entry = seen.locked.clone().expect("judged to be there");
+    free_token(&entry, cx)?;
+    if goes {
+        cx.delete(seen.row)
+    } else {
+        cx.update(seen.row, Row::Task(TaskEntry { state: TaskState::Queued, claim: None, ..entry }))
+    }
+}
+
+/// The token of a claimed row leaves the index with the row that bore it.
+pub fn free_token(entry: &TaskEntry, cx: &mut Cx<'_>) -> Result<(), Stop> {
+    let TaskState::Claimed { token } = entry.state else { return Ok(()) };
+    let Some(found) = cx.newest_of(&Key::Token(token)) else { return Ok(()) };
+    cx.delete(found)
+}
+
+fn must_be_new(cx: &mut Cx<'_>, key: &Key, row: Row) -> Result<(), Stop> {
+    match cx.insert(key, || row) {
+        Ok(Inserted::Done) => Ok(()),
+        Ok(Inserted::Exists(_)) => Err(Context::<Orbit>::unique_violation()),
+        // Whoever holds the owner row, or made the execution, meets nobody here. Should it be wrong: nothing is done.
+        Err(Stop::Waits) => Err(Stop::error(Code::LockNotAvailable)),
+        Err(stop) => Err(stop),
+    }
+}

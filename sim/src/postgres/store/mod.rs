@@ -1,0 +1,183 @@
+//! Orbit's store on the model of PostgreSQL: each [`Statement`] of `core::store` as a program over its primitives.
+//!
+//! What changes, waits and locks is in `append` and `write`, as the SQL of `io` does it: the same rows locked in the
+//! same strength and order, the same places where a statement may wait. What only reads never waits, so it reads the
+//! tables as they are committed at that moment.
+//!
+//! A statement takes time: it stands still for a moment wherever something of others could come in between.
+
+mod append;
+mod rows;
+pub mod whole;
+mod write;
+
+pub use rows::{Key, Row};
+
+use super::context::Context;
+use super::engine::{Domain, Engine, SessionId};
+use super::error::{Code, Stop};
+use super::lock::Scope;
+use super::table::Strength;
+use crate::rng::{Dice, Ratio};
+use crate::store::{Change, ModelStore};
+use orbit_core::id::ClusterId;
+use orbit_core::store::statement::{LockState, Rows, Statement};
+
+/// The key of the election lock: "orbitldr" in ASCII (interfaces, "History and storage").
+pub const ELECTION_LOCK: i64 = i64::from_be_bytes(*b"orbitldr");
+
+/// How a statement proves that its writer still may write. All but the first are mistakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FenceLock {
+    /// `FOR SHARE`: it waits for a takeover in progress, and a takeover waits for it.
+    Share,
+    /// `FOR KEY SHARE`, which an update that changes no key does not mind.
+    KeyShare,
+    /// A plain `SELECT` in the same statement.
+    Plain,
+    /// `FOR SHARE` in a transaction of its own, before.
+    Before,
+    /// Not at all.
+    None,
+}
+
+/// How long statements stand still, in microseconds: mostly not at all.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    pub stands_still: Ratio,
+    pub us: [u64; 2],
+}
+
+/// A commit that changed something.
+#[derive(Clone, Debug)]
+pub struct Done {
+    pub session: SessionId,
+    pub changes: Vec<Change>,
+}
+
+/// The tables, and how statements run on them.
+#[derive(Clone, Debug)]
+pub struct Orbit {
+    /// What is committed.
+    pub store: ModelStore,
+    pub fence_lock: FenceLock,
+    pub pace: Pace,
+    dice: Dice,
+    /// Commits that nobody has looked at.
+    pub done: Vec<Done>,
+}
+
+/// A database whose tables were just made.
+pub fn database(cluster_id: ClusterId, pace: Pace, dice: Dice) -> Engine<Orbit> {
+    let store = ModelStore::new(cluster_id);
+    let cluster = store.tables().cluster.clone();
+    let orbit = Orbit { store, fence_lock: FenceLock::Share, pace, dice, done: Vec::new() };
+    let mut engine = Engine::new(orbit);
+    engine.put(Key::Cluster, Row::Cluster(cluster));
+    engine
+}
+
+/// A statement under way.
+#[derive(Clone, Debug)]
+pub struct Program {
+    statement: Statement,
+    work: Option<Work>,
+    breath: Breath,
+}
+
+/// Where a statement stands still, and until when.
+#[derive(Clone, Copy, Debug, Default)]
+struct Breath {
+    until: Option<u64>,
+}
+
+/// How far it has got.
+#[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant)] // few are alive at once
+enum Work {
+    Append(append::Work),
+    Write(write::Work),
+}
+
+impl Program {
+    pub fn new(statement: Statement) -> Program {
+        Program { statement, work: None, breath: Breath::default() }
+    }
+}
+
+impl Domain for Orbit {
+    type Key = Key;
+    type Row = Row;
+    type Program = Program;
+    type Rows = Rows;
+    type Note = Change;
+
+    fn resume(&mut self, program: &mut Program, cx: &mut Context<'_, Self>) -> Result<Rows, Stop> {
+        let Program { statement, work, breath } = program;
+        match statement {
+            Statement::TakeLock(_) => Ok(Rows::TakeLock(take_lock(cx))),
+            Statement::Append(append) => {
+                let work = work.get_or_insert_with(|| Work::Append(append::Work::new(append)));
+                let Work::Append(work) = work else { unreachable!("an append's work is an append's") };
+                append::resume(self, append, work, breath, cx).map(Rows::Append)
+            }
+            statement if statement.writes() => {
+                let work = work.get_or_insert_with(|| Work::Write(write::Work::default()));
+                let Work::Write(work) = work else { unreachable!("an append has its own work") };
+                write::resume(self, statement, work, breath, cx)
+            }
+            statement => Ok(self.store.read(statement, orbit_core::time::ClusterMs(cx.clock_ms()))),
+        }
+    }
+
+    fn committed(&mut self, session: SessionId, rows: Vec<(Key, Option<Row>)>, changes: Vec<Change>) {
+        for (key, row) in rows {
+            rows::apply(self.store.tables_mut(), key, row);
+        }
+        if !changes.is_empty() {
+            self.done.push(Done { session, changes });
+        }
+    }
+}
+
+impl Orbit {
+    /// Stands still for a moment, sometimes.
+    fn breathe(&mut self, breath: &mut Breath, cx: &mut Context<'_, Orbit>) -> Result<(), Stop> {
+        let until = match breath.until {
+            Some(until) => until,
+            None => {
+                let stands = self.dice.chance(self.pace.stands_still);
+                let us = self.dice.between(self.pace.us);
+                *breath.until.insert(cx.true_time_us() + if stands { us } else { 0 })
+            }
+        };
+        cx.sleep_until(until)?;
+        breath.until = None;
+        Ok(())
+    }
+}
+
+/// The election lock, once for each session. It is the session's: it stays when a transaction is rolled back.
+fn take_lock(cx: &mut Context<'_, Orbit>) -> LockState {
+    if cx.holds_advisory(ELECTION_LOCK) || cx.try_advisory_lock(ELECTION_LOCK, false, Scope::Session) {
+        LockState::Mine
+    } else {
+        LockState::Others
+    }
+}
+
+/// The fence row, locked as it must be, and its fence.
+fn fence(orbit: &Orbit, cx: &mut Context<'_, Orbit>) -> Result<orbit_core::store::append::Fence, Stop> {
+    use super::context::{Locked, Policy};
+    let found = cx.get(&Key::Cluster).ok_or(Stop::error(Code::Raised))?;
+    let strength = match orbit.fence_lock {
+        FenceLock::Share => Strength::Share,
+        FenceLock::KeyShare => Strength::KeyShare,
+        FenceLock::Plain | FenceLock::Before | FenceLock::None => return Ok(found.value.cluster().fence),
+    };
+    match cx.lock(&found, strength, Policy::Wait)? {
+        Locked::Same => Ok(found.value.cluster().fence),
+        Locked::Newer(row) => Ok(row.cluster().fence),
+        Locked::Gone | Locked::Skipped => Err(Stop::error(Code::Raised)),
+    }
+}

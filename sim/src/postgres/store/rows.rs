@@ -1,0 +1,85 @@
+//! The rows of Orbit's tables, and how a committed one changes the tables that reads look at.
+
+use crate::store::tables::{ClusterRow, DefinitionEntry, EventRow, ExecutionRow, Tables, TaskEntry};
+use orbit_core::id::{ExecutionId, Run, Seq, TaskId, Version, WorkerId, WorkflowName};
+use orbit_core::store::append::OwnerRow;
+use orbit_core::store::statement::WorkerRow;
+use uuid::Uuid;
+
+/// A table and a key in it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    Cluster,
+    Owner(ExecutionId),
+    Execution(ExecutionId),
+    Event(ExecutionId, Run, Seq),
+    Task(TaskId),
+    /// The unique index over the tokens of claimed tasks.
+    Token(Uuid),
+    Definition(WorkflowName, Version),
+    Worker(WorkerId),
+}
+
+/// A row.
+#[derive(Clone, Debug)]
+pub enum Row {
+    Cluster(ClusterRow),
+    Owner(OwnerRow),
+    Execution(ExecutionRow),
+    Event(EventRow),
+    Task(TaskEntry),
+    Token,
+    Definition(DefinitionEntry),
+    Worker(WorkerRow),
+}
+
+impl Row {
+    pub fn cluster(&self) -> &ClusterRow {
+        match self {
+            Row::Cluster(row) => row,
+            other => unreachable!("a row of orbit_cluster, not {other:?}"),
+        }
+    }
+
+    pub fn owner(&self) -> &OwnerRow {
+        match self {
+            Row::Owner(row) => row,
+            other => unreachable!("a row of orbit_owners, not {other:?}"),
+        }
+    }
+
+    pub fn task(&self) -> &TaskEntry {
+        match self {
+            Row::Task(row) => row,
+            other => unreachable!("a row of orbit_tasks, not {other:?}"),
+        }
+    }
+
+    pub fn definition(&self) -> &DefinitionEntry {
+        match self {
+            Row::Definition(row) => row,
+            other => unreachable!("a row of workflow_definitions, not {other:?}"),
+        }
+    }
+}
+
+/// A committed row in the tables; none where it was deleted.
+pub fn apply(tables: &mut Tables, key: Key, row: Option<Row>) {
+    match (key, row) {
+        (Key::Cluster, Some(Row::Cluster(row))) => tables.cluster = row,
+        (Key::Owner(id), Some(Row::Owner(row))) => drop(tables.owners.insert(id, row)),
+        (Key::Owner(id), None) => drop(tables.owners.remove(&id)),
+        (Key::Execution(id), Some(Row::Execution(row))) => drop(tables.executions.insert(id, row)),
+        (Key::Event(id, run, seq), Some(Row::Event(row))) => {
+            let history = tables.events.entry((id, run)).or_default();
+            let at = history.partition_point(|e| e.seq < seq);
+            history.insert(at, row);
+        }
+        (Key::Task(id), Some(Row::Task(row))) => drop(tables.tasks.insert(id, row)),
+        (Key::Task(id), None) => drop(tables.tasks.remove(&id)),
+        (Key::Token(_), _) => {}
+        (Key::Definition(..), Some(Row::Definition(row))) => tables.definitions.push(row),
+        (Key::Worker(id), Some(Row::Worker(row))) => drop(tables.workers.insert(id, row)),
+        (key, row) => unreachable!("no statement does this: {key:?} becomes {row:?}"),
+    }
+}

@@ -1,0 +1,335 @@
+//! The other statements that change something, row by row as their SQL does it.
+
+use super::append::free_token;
+use super::{Breath, ELECTION_LOCK, FenceLock, Key, Orbit, Row, fence};
+use crate::postgres::context::{Context, Found, Inserted, Locked, Policy};
+use crate::postgres::error::{Code, Stop};
+use crate::postgres::lock::RowId;
+use crate::postgres::table::Strength;
+use crate::store::Change;
+use crate::store::tables::{DefinitionEntry, TaskEntry};
+use orbit_core::id::TaskId;
+use orbit_core::store::append::{Fence, TaskState};
+use orbit_core::store::statement::{
+    ClaimTasks, ClaimedTask, ClearHolder, PutDefinition, PutResult, PutWorker, RaiseFence, RequeueClaims, Rows,
+    Statement,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use uuid::Uuid;
+
+type Cx<'a> = Context<'a, Orbit>;
+
+/// How far it has got.
+#[derive(Clone, Debug, Default)]
+pub struct Work {
+    stage: u8,
+    /// What the snapshot saw and is to be changed.
+    found: Option<Vec<Found<Key, Row>>>,
+    at: usize,
+    count: u64,
+    current: Option<Fence>,
+    claimed: Vec<(RowId, TaskEntry)>,
+    met: Option<RowId>,
+}
+
+pub fn resume(
+    orbit: &mut Orbit,
+    statement: &Statement,
+    work: &mut Work,
+    breath: &mut Breath,
+    cx: &mut Cx<'_>,
+) -> Result<Rows, Stop> {
+    cx.writes()?;
+    match statement {
+        Statement::RaiseFence(s) => raise_fence(orbit, s, work, breath, cx).map(Rows::RaiseFence),
+        Statement::RequeueClaims(s) => requeue_claims(s, work, cx).map(Rows::RequeueClaims),
+        Statement::ClearHolder(s) => clear_holder(s, work, cx).map(Rows::ClearHolder),
+        Statement::ClaimTasks(s) => claim(orbit, s, work, breath, cx).map(Rows::ClaimTasks),
+        Statement::PutDefinition(s) => put_definition(orbit, s, work, breath, cx).map(Rows::PutDefinition),
+        Statement::PutWorker(s) => put_worker(s, work, cx).map(Rows::PutWorker),
+        other => unreachable!("{} writes nothing, or has a file of its own", other.name()),
+    }
+}
+
+/// `UPDATE orbit_cluster … WHERE <condition>`: it waits for appends under way, which share the row.
+fn lock_cluster(work: &mut Work, cx: &mut Cx<'_>, holds: impl Fn(&Row) -> bool) -> Result<Option<(RowId, Row)>, Stop> {
+    let found =
+        work.found.get_or_insert_with(|| cx.get(&Key::Cluster).filter(|f| holds(&f.value)).into_iter().collect());
+    let Some(found) = found.first().cloned() else { return Ok(None) };
+    Ok(match cx.lock(&found, Strength::NoKeyUpdate, Policy::Wait)? {
+        Locked::Same => Some((found.row, found.value)),
+        Locked::Newer(row) if holds(&row) => Some((found.row, row)),
+        Locked::Newer(_) | Locked::Gone | Locked::Skipped => None,
+    })
+}
+
+fn raise_fence(
+    orbit: &mut Orbit,
+    statement: &RaiseFence,
+    work: &mut Work,
+    breath: &mut Breath,
+    cx: &mut Cx<'_>,
+) -> Result<Option<orbit_core::id::Term>, Stop> {
+    if work.stage == 0 {
+        // Only the session that holds the election lock may (protocols, 11).
+        if !cx.holds_advisory(ELECTION_LOCK) {
+            return Ok(None);
+        }
+        let Some((id, row)) = lock_cluster(work, cx, |row| row.cluster().fence == statement.expected)? else {
+            return Ok(None);
+        };
+        let mut cluster = row.cluster().clone();
+        let before = cluster.fence;
+        let after = Fence { term: before.term.next(), incarnation: statement.incarnation };
+        cluster.fence = after;
+        cluster.mode = statement.mode.clone();
+        cluster.holder = Some(statement.holder.clone());
+        cx.update(id, Row::Cluster(cluster))?;
+        cx.note(Change::FenceRaised { before, after });
+        work.current = Some(after);
+        work.stage = 1;
+    }
+    orbit.breathe(breath, cx)?;
+    Ok(work.current.map(|fence| fence.term))
+}
+
+fn clear_holder(statement: &ClearHolder, work: &mut Work, cx: &mut Cx<'_>) -> Result<bool, Stop> {
+    let Some((id, row)) = lock_cluster(work, cx, |row| row.cluster().fence == statement.fence)? else {
+        return Ok(false);
+    };
+    let mut cluster = row.cluster().clone();
+    cluster.holder = None;
+    cx.update(id, Row::Cluster(cluster))?;
+    cx.note(Change::HolderCleared { fence: statement.fence });
+    Ok(true)
+}
+
+/// Every row of `orbit_tasks` that the snapshot sees.
+fn tasks(cx: &mut Cx<'_>) -> Vec<Found<Key, Row>> {
+    cx.scan(Key::Task(TaskId::new(""))..Key::Token(Uuid::nil()))
+}
+
+fn requeue_claims(statement: &RequeueClaims, work: &mut Work, cx: &mut Cx<'_>) -> Result<u64, Stop> {
+    let anothers = |row: &Row| row.task().claim.is_some_and(|(claimer, _)| claimer != statement.incarnation);
+    let found = work.found.get_or_insert_with(|| tasks(cx).into_iter().filter(|f| anothers(&f.value)).collect());
+    let found = found.clone();
+    while let Some(found) = found.get(work.at) {
+        let row = match cx.lock(found, Strength::NoKeyUpdate, Policy::Wait)? {
+            Locked::Same => Some(found.value.clone()),
+            Locked::Newer(row) => Some(row).filter(anothers),
+            Locked::Gone | Locked::Skipped => None,
+        };
+        work.at += 1;
+        if let Some(row) = row {
+            let entry = row.task().clone();
+            free_token(&entry, cx)?;
+            cx.update(found.row, Row::Task(TaskEntry { state: TaskState::Queued, claim: None, ..entry }))?;
+            work.count += 1;
+        }
+    }
+    if work.count > 0 {
+        cx.note(Change::Requeued { incarnation: statement.incarnation, tasks: work.count });
+    }
+    Ok(work.count)
+}
+
+fn claim(
+    orbit: &mut Orbit,
+    statement: &ClaimTasks,
+    work: &mut Work,
+    breath: &mut Breath,
+    cx: &mut Cx<'_>,
+) -> Result<Vec<ClaimedTask>, Stop> {
+    let writer = statement.fence;
+    if work.stage == 0 {
+        let current = fence(orbit, cx)?;
+        let blind = orbit.fence_lock == FenceLock::None;
+        if current != writer && !blind {
+            return Ok(Vec::new());
+        }
+        work.stage = 1;
+    }
+    if work.stage == 1 {
+        orbit.breathe(breath, cx)?;
+        let before = claimed_before(statement, cx);
+        if !before.is_empty() {
+            let tasks = before.clone();
+            cx.note(Change::Claimed { fence: writer, key: statement.key, tasks, repeated: true });
+            return Ok(before);
+        }
+        let heads = heads(statement, cx)?;
+        work.claimed = pick(statement, heads);
+        work.stage = 2;
+    }
+    // A delivery is one row's: whoever takes the same tokens meets this here.
+    while let Some((row, entry)) = work.claimed.get(work.at).cloned() {
+        let TaskState::Claimed { token } = entry.state else { unreachable!("picked just now") };
+        if let Inserted::Exists(_) = cx.insert(&Key::Token(token), || Row::Token)? {
+            return Err(Context::<Orbit>::unique_violation());
+        }
+        cx.update(row, Row::Task(entry))?;
+        work.at += 1;
+    }
+    orbit.breathe(breath, cx)?;
+    let claimed: Vec<ClaimedTask> = work.claimed.iter().map(|(_, entry)| claimed_task(entry)).collect();
+    if !claimed.is_empty() {
+        let tasks = claimed.clone();
+        cx.note(Change::Claimed { fence: writer, key: statement.key, tasks, repeated: false });
+    }
+    Ok(claimed)
+}
+
+fn claimed_task(entry: &TaskEntry) -> ClaimedTask {
+    let TaskState::Claimed { token } = entry.state else { unreachable!("only claimed rows are listed") };
+    let row = &entry.row;
+    ClaimedTask {
+        task: row.task.clone(),
+        execution: row.execution.clone(),
+        unit: row.unit.clone(),
+        attempt: row.attempt,
+        task_name: row.task_name.clone(),
+        contract_version: row.contract_version.clone(),
+        token,
+    }
+}
+
+/// What an earlier sending of the same claim has claimed, in the order of its tokens (protocols, 4).
+fn claimed_before(statement: &ClaimTasks, cx: &mut Cx<'_>) -> Vec<ClaimedTask> {
+    let mut by_token: BTreeMap<Uuid, ClaimedTask> = tasks(cx)
+        .iter()
+        .map(|found| found.value.task())
+        .filter(|entry| entry.claim.is_some_and(|(_, key)| key == statement.key))
+        .map(|entry| claimed_task(entry))
+        .map(|task| (task.token, task))
+        .collect();
+    let tokens = statement.wants.iter().flat_map(|want| &want.tokens);
+    tokens.filter_map(|token| by_token.remove(token)).collect()
+}
+
+/// The oldest rows of each contract that is wanted, locked: as many as all the wants for it can take. Those that
+/// others hold are passed over.
+fn heads(statement: &ClaimTasks, cx: &mut Cx<'_>) -> Result<Vec<(RowId, TaskEntry)>, Stop> {
+    let mut room: BTreeMap<_, usize> = BTreeMap::new();
+    for want in &statement.wants {
+        for contract in want.contracts.iter().collect::<BTreeSet<_>>() {
+            *room.entry(contract.clone()).or_default() += want.tokens.len();
+        }
+    }
+    let mut queued: Vec<Found<Key, Row>> =
+        tasks(cx).into_iter().filter(|f| f.value.task().state == TaskState::Queued).collect();
+    queued.sort_by_key(|f| (f.value.task().row.enqueued_ms, f.value.task().row.task.clone()));
+    let mut heads = Vec::new();
+    for (contract, room) in room {
+        let of_contract = |entry: &TaskEntry| {
+            let row = &entry.row;
+            (&row.task_name, &row.contract_version) == (&contract.0, &contract.1) && entry.state == TaskState::Queued
+        };
+        let mut taken = 0;
+        for found in queued.iter().filter(|f| of_contract(f.value.task())) {
+            if taken == room {
+                break;
+            }
+            let entry = match cx.lock(found, Strength::Update, Policy::Skip)? {
+                Locked::Same => found.value.task().clone(),
+                Locked::Newer(row) if of_contract(row.task()) => row.task().clone(),
+                Locked::Newer(_) | Locked::Gone | Locked::Skipped => continue,
+            };
+            taken += 1;
+            heads.push((found.row, entry));
+        }
+    }
+    heads.sort_by_key(|(_, entry)| (entry.row.enqueued_ms, entry.row.task.clone()));
+    Ok(heads)
+}
+
+/// Goes through the wants in order; each takes the oldest that it can.
+fn pick(statement: &ClaimTasks, mut heads: Vec<(RowId, TaskEntry)>) -> Vec<(RowId, TaskEntry)> {
+    let mut picked = Vec::new();
+    for want in &statement.wants {
+        let mut tokens = want.tokens.iter();
+        heads.retain(|(row, entry)| {
+            let fits = want
+                .contracts
+                .iter()
+                .any(|(name, version)| *name == entry.row.task_name && *version == entry.row.contract_version);
+            let Some(token) = fits.then(|| tokens.next()).flatten() else { return true };
+            let state = TaskState::Claimed { token: *token };
+            let claim = Some((statement.fence.incarnation, statement.key));
+            picked.push((*row, TaskEntry { row: entry.row.clone(), state, claim }));
+            false
+        });
+    }
+    picked
+}
+
+fn put_definition(
+    orbit: &mut Orbit,
+    statement: &PutDefinition,
+    work: &mut Work,
+    breath: &mut Breath,
+    cx: &mut Cx<'_>,
+) -> Result<PutResult, Stop> {
+    let PutDefinition { key, fence: writer, definition } = statement;
+    let at = Key::Definition(definition.name.clone(), definition.version.clone());
+    if work.stage == 0 {
+        let current = fence(orbit, cx)?;
+        let blind = orbit.fence_lock == FenceLock::None;
+        work.current = Some(if blind { *writer } else { current });
+        work.stage = 1;
+    }
+    let current = work.current.expect("read just now");
+    if work.stage == 1 {
+        let there = cx.get(&at).is_some();
+        if current == *writer && !there {
+            let entry = || Row::Definition(DefinitionEntry { row: definition.clone(), key: *key });
+            if cx.insert(&at, entry)? == Inserted::Done {
+                cx.note(Change::Defined { fence: *writer, definition: definition.clone() });
+                work.stage = 3;
+            } else {
+                work.stage = 2;
+            }
+        } else {
+            work.stage = 2;
+        }
+        if work.stage == 2 {
+            // Read again, by a statement that sees whatever the first one waited for.
+            cx.new_snapshot();
+        }
+    }
+    if work.stage == 3 {
+        orbit.breathe(breath, cx)?;
+        return Ok(PutResult::Created);
+    }
+    // Before the fence: what is there is there, whoever asks (protocols, 4).
+    let there = cx.get(&at).map(|found| found.value.definition().clone());
+    match there {
+        Some(entry) if entry.key == *key => Ok(PutResult::Created),
+        _ if current != *writer => Ok(PutResult::Fenced(current.term)),
+        Some(entry) if entry.row.hash == definition.hash => Ok(PutResult::Unchanged),
+        Some(entry) => Ok(PutResult::Conflict(entry.row.hash)),
+        // What others did meanwhile was not visible yet: the same again will see it.
+        None => Err(Stop::error(Code::LockNotAvailable)),
+    }
+}
+
+fn put_worker(statement: &PutWorker, work: &mut Work, cx: &mut Cx<'_>) -> Result<(), Stop> {
+    let key = Key::Worker(statement.worker.worker_id.clone());
+    let row = || Row::Worker(statement.worker.clone());
+    loop {
+        let met = match work.met {
+            Some(met) => met,
+            None => match cx.insert(&key, row)? {
+                Inserted::Done => break,
+                Inserted::Exists(met) => *work.met.insert(met),
+            },
+        };
+        let locked = cx.lock_conflicting(met, Strength::NoKeyUpdate)?;
+        work.met = None;
+        if matches!(locked, Locked::Same) {
+            cx.update(met, row())?;
+            break;
+        }
+    }
+    cx.note(Change::WorkerSaved);
+    Ok(())
+}
