@@ -418,3 +418,18 @@ fn a_sleep_takes_a_whole_number_of_milliseconds_however_it_is_written() {
         assert!(matches!(last, Some(Event::WorkflowFailed { .. })), "{sleep}: {last:?}");
     }
 }
+
+#[test]
+fn a_dispatch_of_another_attempt_than_the_scheduled_one_means_nothing() {
+    let plan =
+        StepPlan { kind: Kind::Task { attempts: 1, timeout: false, queue_timeout: false }, after: None, when: None };
+    let mut machine = Machine::new(definition(&[plan]), 1);
+    machine.run(&Op::Dispatch(0));
+    let Some(Recorded { event: Event::StepDispatched { attempt, .. }, .. }) = machine.events.last_mut() else {
+        panic!("it was dispatched")
+    };
+    *attempt = 0;
+    let state = State::fold(&EXECUTION.into(), &machine.events).expect("a history");
+    assert_eq!(state.open_tokens().count(), 0);
+    assert_eq!(state.scheduled().count(), 1, "it still waits for a worker");
+}

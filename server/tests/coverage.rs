@@ -1,4 +1,4 @@
-//! The coverage page names tests that are there.
+//! The pages that name tests name some that are there.
 
 use std::path::{Path, PathBuf};
 
@@ -32,7 +32,7 @@ fn fault(named: &str) -> Option<String> {
     // The first line, backwards, is the function's own indentation.
     let lines = before.lines().rev().map(str::trim).skip_while(|l| l.is_empty());
     let attributes: Vec<&str> = lines.take_while(|l| !l.is_empty() && *l != "}").collect();
-    let runs = attributes.iter().any(|l| l.contains("test]")) || source.contains("proptest!");
+    let runs = attributes.iter().any(|l| l.contains("test]") || l.contains("::test(")) || source.contains("proptest!");
     let ignored = attributes.iter().any(|l| l.contains("ignore"));
     (!runs || ignored).then(|| format!("{named}: the test does not run"))
 }
@@ -63,6 +63,26 @@ fn every_promise_that_is_kept_names_tests_that_are_there() {
         }
     }
     assert!(rows > 20, "{rows} rows");
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+#[test]
+fn every_hostile_input_names_tests_that_are_there() {
+    let page = std::fs::read_to_string(root().join("docs/src/reference/hostile-input.md")).expect("there is a page");
+    let (mut rows, mut faults) = (0, Vec::new());
+    for line in page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| Input")) {
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [input, answer, shown_by] = cells[..] else {
+            faults.push(format!("{line:?} has {} cells", cells.len()));
+            continue;
+        };
+        rows += 1;
+        if answer.is_empty() || !shown_by.starts_with('`') {
+            faults.push(format!("{input}: no answer, or no test"));
+        }
+        faults.extend(quoted(shown_by).into_iter().filter_map(fault));
+    }
+    assert!(rows > 30, "{rows} rows");
     assert!(faults.is_empty(), "{faults:#?}");
 }
 

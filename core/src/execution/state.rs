@@ -211,7 +211,8 @@ impl State {
                 let delivery =
                     Delivery { unit: step.clone(), attempt: *attempt, dispatched: recorded.seq, settled: None };
                 self.deliveries.insert(token.id, delivery);
-                if let Some(unit) = self.units.get_mut(step)
+                // Of another attempt than the scheduled one it means nothing: no result could settle it.
+                if let Some(unit) = self.units.get_mut(step).filter(|unit| unit.attempt == *attempt)
                     && let UnitStatus::Scheduled { redelivery, .. } = unit.status
                 {
                     unit.status = UnitStatus::Dispatched {

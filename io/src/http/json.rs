@@ -79,6 +79,9 @@ fn explain(error: serde_json::Error) -> ApiError {
     let text = error.to_string();
     let message = if text.starts_with("recursion limit exceeded") {
         format!("the body nests deeper than {MAX_DEPTH} levels")
+    } else if text.contains("surrogate") || text.contains("unexpected end of hex escape") {
+        let place = format!("line {} column {}", error.line(), error.column());
+        format!("the body is not valid JSON: half of a surrogate pair (\\ud800 to \\udfff come in twos) at {place}")
     } else {
         format!("the body is not valid JSON: {text}")
     };
@@ -204,6 +207,9 @@ mod tests {
     fn what_is_no_json_is_refused_with_line_and_column() {
         assert!(refusal(b"{\"a\":\n1,}").contains("line 2 column 3"));
         assert!(refusal(b"{} {}").contains("trailing characters"));
+        for half in [r#""\ud83e""#, r#""\ud83e x""#, r#""\ud83e\n""#, r#""\ud83e\u0041""#, r#""\udd80\ud83e""#] {
+            assert!(refusal(half.as_bytes()).contains("half of a surrogate pair"), "{half}");
+        }
         assert!(refusal(b"\"\xff\"").contains("invalid unicode"));
         assert!(refusal(b"1e999").contains("number out of range"));
         assert!(refusal(b" \n").contains("the body is empty"));

@@ -58,6 +58,26 @@ async fn a_body_that_stops_half_way_is_answered_with_408_and_the_connection_ends
 }
 
 #[tokio::test]
+async fn a_body_that_never_ends_is_answered_with_408_however_it_trickles() {
+    let server = Server::start(quick(), fine);
+    let head = "POST /v1/executions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    for (framing, piece) in [("content-length: 1000000", " "), ("transfer-encoding: chunked", "1\r\n \r\n")] {
+        let mut client = server.connect().await;
+        let begun = Instant::now();
+        client.send(format!("{head}{framing}\r\n\r\n")).await;
+        soon("an answer", async {
+            while tokio::time::timeout(Duration::from_millis(20), client.socket.readable()).await.is_err() {
+                client.send(piece).await;
+            }
+        })
+        .await;
+        assert!(begun.elapsed() >= quick().body_timeout);
+        assert_eq!(client.answer().await.error(), (408, "REQUEST_TIMEOUT".into(), String::new()), "{framing}");
+    }
+    assert_eq!(server.stopped().await, []);
+}
+
+#[tokio::test]
 async fn a_body_past_the_limit_is_refused_whether_its_length_is_announced_or_not() {
     let config = HttpConfig { body_limit: 1000, ..quick() };
     let server = Server::start(config, fine);
