@@ -336,6 +336,7 @@ fn execution(full: bool) -> ExecutionView {
         output: full.then(|| json_of(json!("x"))),
         error: full.then(failure),
         last_seq: Seq(3),
+        reason: (!full).then(|| "its history cannot be read".into()),
     }
 }
 

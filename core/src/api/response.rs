@@ -152,8 +152,11 @@ pub struct ExecutionView {
     /// Once failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<TaskError>,
-    /// The last event's number.
+    /// The last event's number; 0 where none can be read.
     pub last_seq: Seq,
+    /// Why it is quarantined.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reason: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -20,6 +20,8 @@ const LOAD_BATCH: usize = 200;
 const DUE_PAGE: u32 = 500;
 /// No scan while so many executions wait to be written.
 const DUE_BACKLOG: usize = 2_000;
+/// The id of no execution: children's ids have something before their `~`.
+const NOBODY: &str = "~";
 
 /// When executions out of memory want to come back.
 #[derive(Debug, Default)]
@@ -91,9 +93,13 @@ impl<M: Mutants> Node<M> {
             {
                 executions.push(execution);
             }
-            let read = ReadHistories { executions: executions.clone() };
-            self.send(Connection::Store, Transaction::Load(read), Purpose::Load(executions));
+            self.send_load(executions);
         }
+    }
+
+    fn send_load(&mut self, executions: Vec<ExecutionId>) {
+        let read = ReadHistories { executions: executions.clone() };
+        self.send(Connection::Store, Transaction::Load(read), Purpose::Load(executions));
     }
 
     pub(super) fn on_load(&mut self, executions: Vec<ExecutionId>, outcome: Result<Verdict, Failure>) {
@@ -106,10 +112,44 @@ impl<M: Mutants> Node<M> {
                 self.serve_when_recovered();
             }
             Ok(other) => unreachable!("a load gives executions, not {other:?}"),
+            Err(failure) if matches!(failure.kind, FailureKind::Data | FailureKind::Broken) => {
+                self.load_apart(executions, failure);
+            }
+            Err(failure) => self.not_loaded(executions, &failure),
+        }
+    }
+
+    /// Something that these histories hold cannot be read: their halves tell whose it is, so that its neighbours load
+    /// (protocols, 6). Of one alone, a look at the same tables tells whether it is the history or the database.
+    fn load_apart(&mut self, mut executions: Vec<ExecutionId>, failure: Failure) {
+        if executions.len() > 1 {
+            let half = executions.split_off(executions.len() / 2);
+            self.send_load(executions);
+            return self.send_load(half);
+        }
+        let Some(execution) = executions.pop() else { return };
+        let read = ReadHistories { executions: vec![ExecutionId::new(NOBODY)] };
+        self.send(Connection::Store, Transaction::Load(read), Purpose::LoadNobody(execution, failure));
+    }
+
+    /// The history that could not be read stands alone with that, or the database cannot be read at all.
+    pub(super) fn on_load_nobody(
+        &mut self,
+        execution: ExecutionId,
+        unread: Failure,
+        outcome: Result<Verdict, Failure>,
+    ) {
+        match outcome {
+            Ok(_) => {
+                if self.slots.get(&execution).is_some_and(|slot| matches!(slot.body, Body::Loading)) {
+                    self.loads_as(execution, Err(format!("its history cannot be read: {}", unread.message)));
+                    self.serve_when_recovered();
+                }
+            }
             Err(failure) if failure.kind == FailureKind::Broken && matches!(self.phase, Phase::Recovering { .. }) => {
                 self.unservable(format!("the database cannot be read: {}", failure.message));
             }
-            Err(failure) => self.not_loaded(executions, &failure),
+            Err(failure) => self.not_loaded(vec![execution], &failure),
         }
     }
 
@@ -150,7 +190,13 @@ impl<M: Mutants> Node<M> {
             return;
         }
         self.counters.executions_loaded += 1;
-        let body = match self.body_of(loaded) {
+        let body = self.body_of(loaded);
+        self.loads_as(execution, body);
+    }
+
+    /// A history was read, or cannot be.
+    fn loads_as(&mut self, execution: ExecutionId, body: Result<Body, String>) {
+        let body = match body {
             Ok(body) => body,
             Err(reason) => {
                 self.log(LogEvent::Quarantined { execution_id: execution.clone(), reason: reason.clone() });

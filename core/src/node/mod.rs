@@ -158,6 +158,8 @@ pub(crate) enum Purpose {
     Claim(claim::ClaimFlight),
     Deploy(request::Deploying),
     Load(Vec<ExecutionId>),
+    /// A look at what histories stand in, after that of this one could not be read.
+    LoadNobody(ExecutionId, crate::store::outcome::Failure),
     Due,
     Read(RequestId),
     SaveWorker,
@@ -358,6 +360,7 @@ impl<M: Mutants> Node<M> {
             Purpose::Claim(flight) => self.on_claim(flight, outcome),
             Purpose::Deploy(deploying) => self.on_deploy(deploying, outcome),
             Purpose::Load(executions) => self.on_load(executions, outcome),
+            Purpose::LoadNobody(execution, unread) => self.on_load_nobody(execution, unread, outcome),
             Purpose::Due => self.on_due(outcome),
             Purpose::Read(request) => self.on_read(request, outcome),
             Purpose::SaveWorker => {}

@@ -13,9 +13,10 @@ use crate::id::{CallKey, ExecutionId, Seq, Version, WorkflowName};
 use crate::mutant::Mutants;
 use crate::node::slot::{Body, Slot, Work};
 use crate::node::view;
+use crate::store::append::Status;
 use crate::store::outcome::Failure;
 use crate::store::statement::{
-    DefinitionRow, ListSummaries, PutDefinition, PutResult, ReadHistory, ReadSummary, SummaryFilter,
+    DefinitionRow, ListSummaries, PutDefinition, PutResult, ReadHistory, ReadSummary, SummaryFilter, SummaryRow,
 };
 use crate::store::transaction::{SINGLE, Transaction, Verdict};
 use crate::time::{ClusterMs, Mono};
@@ -420,21 +421,29 @@ impl<M: Mutants> Node<M> {
                 }
                 Some(row) if row.summary.status.is_terminal() => {
                     self.forget_wait(id);
-                    shown(view::of_row(row).map(Reply::Execution))
+                    self.shown_row(row)
                 }
                 Some(_) if open.deadline <= self.now.mono => return self.expire_wait(id),
                 Some(_) => return,
             },
             (Open::Read(Read::Execution(execution)), Verdict::Summary(row)) => match row {
                 None => unknown_execution(execution).into(),
-                Some(row) => shown(view::of_row(row).map(Reply::Execution)),
+                Some(row) => self.shown_row(row),
             },
             (Open::Read(Read::List { limit }), Verdict::Summaries(mut rows)) => {
                 let more = rows.len() > *limit as usize;
                 rows.truncate(*limit as usize);
                 let next = rows.last().filter(|_| more);
                 let next_cursor = next.map(|row| format!("{}.{}", row.summary.created_at_ms.0, row.execution));
-                let executions = rows.into_iter().map(|row| view::item(row.execution, row.summary)).collect();
+                let shown = rows.into_iter().map(|row| {
+                    let set_aside = !row.summary.status.is_terminal() && self.broken(&row.execution).is_some();
+                    let mut item = view::item(row.execution, row.summary);
+                    if set_aside {
+                        item.status = Status::Quarantined;
+                    }
+                    item
+                });
+                let executions = shown.collect();
                 Response::ok(Reply::Executions(Executions { executions, next_cursor }))
             }
             (Open::Read(Read::History(execution)), Verdict::History(page)) => {
@@ -450,6 +459,21 @@ impl<M: Mutants> Node<M> {
             (kind, verdict) => unreachable!("{verdict:?} is no answer to {kind:?}"),
         };
         self.respond(id, response);
+    }
+
+    /// Why an execution is set aside, if it is.
+    fn broken(&self, execution: &ExecutionId) -> Option<&str> {
+        match &self.slots.get(execution)?.body {
+            Body::Broken(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    fn shown_row(&self, row: SummaryRow) -> Response {
+        match self.broken(&row.execution) {
+            Some(reason) => Response::ok(Reply::Execution(view::quarantined(row, reason))),
+            None => shown(view::of_row(row).map(Reply::Execution)),
+        }
     }
 
     /// Tells those who wait for this execution that it has ended.

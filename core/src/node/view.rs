@@ -3,8 +3,8 @@
 use crate::api::response::{ExecutionItem, ExecutionView};
 use crate::execution::event::{DecodeError, Event, Json, Recorded, TaskError};
 use crate::execution::{End, State};
-use crate::id::ExecutionId;
-use crate::store::append::Summary;
+use crate::id::{ExecutionId, Seq};
+use crate::store::append::{Status, Summary};
 use crate::store::statement::SummaryRow;
 
 /// A row of a list.
@@ -34,7 +34,27 @@ pub(crate) fn of_state(state: &State) -> ExecutionView {
         output,
         error,
         last_seq: state.last,
+        reason: None,
     }
+}
+
+/// An execution that is set aside, and why (interfaces, "History and storage"), as far as its row can be read.
+pub(crate) fn quarantined(row: SummaryRow, reason: &str) -> ExecutionView {
+    let (execution, summary, run) = (row.execution.clone(), row.summary.clone(), row.run);
+    let mut view = of_row(row).unwrap_or_else(|_| ExecutionView {
+        item: item(execution, summary),
+        run,
+        input: Json::default(),
+        output: None,
+        error: None,
+        last_seq: Seq(0),
+        reason: None,
+    });
+    if !view.item.status.is_terminal() {
+        view.item.status = Status::Quarantined;
+    }
+    view.reason = Some(reason.to_owned());
+    view
 }
 
 /// An execution that is not.
@@ -53,5 +73,5 @@ pub(crate) fn of_row(row: SummaryRow) -> Result<ExecutionView, DecodeError> {
     // The row is written when the status changes; its history knows of what came since.
     let mut item = item(row.execution, row.summary);
     item.updated_at_ms = last.at_ms;
-    Ok(ExecutionView { item, run: row.run, input, output, error, last_seq: last.seq })
+    Ok(ExecutionView { item, run: row.run, input, output, error, last_seq: last.seq, reason: None })
 }

@@ -30,6 +30,8 @@ pub struct Bench {
     pub held: VecDeque<(CallId, Transaction)>,
     /// Transactions of this name are sent and never answered.
     pub silent: Option<&'static str>,
+    /// Reads of this execution's history find a row that is no event.
+    pub unreadable: Option<ExecutionId>,
     /// Calls that the node gave up.
     pub written_off: Vec<CallId>,
     /// The next transaction of this name fails: nothing of it happens.
@@ -65,6 +67,7 @@ impl Bench {
             hold_all: false,
             held: VecDeque::new(),
             silent: None,
+            unreadable: None,
             written_off: Vec::new(),
             fail: None,
             responses: BTreeMap::new(),
@@ -125,6 +128,12 @@ impl Bench {
         if let Some(left) = self.failing.get_mut(name).filter(|left| **left > 0) {
             *left -= 1;
             return outcome::Reply::Failed(Failure { kind: self.failing_as, message: "disk I/O error".into() });
+        }
+        if let (Transaction::Load(read), Some(unreadable)) = (&transaction, &self.unreadable)
+            && read.executions.contains(unreadable)
+        {
+            let message = "a row is no event".into();
+            return outcome::Reply::Failed(Failure { kind: FailureKind::Broken, message });
         }
         self.ran.push(name);
         self.store.run(transaction)

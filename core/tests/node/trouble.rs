@@ -1,10 +1,11 @@
 //! What a database that fails for a while may cost, and what not.
 
 use crate::bench::{Bench, code};
-use orbit_core::api::request::Request;
+use orbit_core::api::request::{ListExecutions, Request};
+use orbit_core::api::response::Reply as Answer;
 use orbit_core::id::Seq;
 use orbit_core::node::{Input, LogEvent};
-use orbit_core::store::append::{GroupOutcome, Rejection};
+use orbit_core::store::append::{GroupOutcome, Rejection, Status};
 use orbit_core::store::outcome::{FailureKind, Reply};
 use orbit_core::store::transaction::{Transaction, Verdict};
 use serde_json::json;
@@ -33,11 +34,46 @@ fn a_recovery_that_finds_the_database_damaged_ends_and_says_so() {
     let mut bench = Bench::new();
     bench.deploy_chain(1);
     bench.start("Chain", "e", json!({"n": 1}));
-    bench.failing.insert("load", 1);
+    bench.failing.insert("load", 2);
     bench.failing_as = FailureKind::Broken;
     bench.restart();
     assert_eq!(bench.exit, Some(1));
     assert!(bench.logs.iter().any(|line| matches!(line, LogEvent::Unservable { .. })));
+}
+
+#[test]
+fn a_history_that_cannot_be_read_is_set_aside_and_shown_and_its_neighbours_load_at_once() {
+    let mut bench = Bench::new();
+    bench.deploy_chain(1);
+    for n in 0..100 {
+        bench.start("Chain", &format!("e{n}"), json!({"n": n}));
+    }
+    bench.unreadable = Some("e42".into());
+    bench.ran.clear();
+    bench.restart();
+    assert_eq!(bench.ask(Request::Ready).status, 200, "no time has passed");
+    let loads = bench.ran.iter().filter(|name| **name == "load").count();
+    assert!(loads <= 10, "{loads} reads that succeeded for one that does not");
+    assert_eq!(bench.status("e41"), "running");
+    let shown = bench.ask(Request::GetExecution("e42".into()));
+    let Answer::Execution(view) = &shown.reply else { panic!("an execution, not {shown:?}") };
+    assert_eq!(view.item.status, Status::Quarantined);
+    assert_eq!(view.reason.as_deref(), Some("its history cannot be read: a row is no event"));
+    assert_eq!(code(&bench.ask(Request::Cancel { execution: "e42".into(), reason: None })), "INTERNAL");
+    let labels = std::collections::BTreeMap::new();
+    let list = ListExecutions { status: None, workflow: None, labels, since: None, limit: 200, cursor: None };
+    let Answer::Executions(listed) = bench.ask(Request::ListExecutions(list)).reply else { panic!("a list") };
+    let aside = listed.executions.iter().filter(|item| item.status == Status::Quarantined);
+    assert_eq!(aside.map(|item| item.execution_id.as_str()).collect::<Vec<_>>(), ["e42"]);
+    // The others go on.
+    let session = bench.register("w");
+    assert_eq!(bench.take(session).execution_id, "e0".into());
+    // It stays set aside after the next start, and is back once it can be read.
+    bench.restart();
+    assert_eq!(bench.status("e42"), "quarantined");
+    bench.unreadable = None;
+    bench.restart();
+    assert_eq!(bench.status("e42"), "running");
 }
 
 #[test]

@@ -40,7 +40,15 @@ fn item() -> ExecutionItem {
 }
 
 fn view() -> ExecutionView {
-    ExecutionView { item: item(), run: Run(1), input: Arc::new(json!(1)), output: None, error: None, last_seq: Seq(2) }
+    ExecutionView {
+        item: item(),
+        run: Run(1),
+        input: Arc::new(json!(1)),
+        output: None,
+        error: None,
+        last_seq: Seq(2),
+        reason: None,
+    }
 }
 
 fn view_json() -> Value {

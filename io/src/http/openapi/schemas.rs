@@ -234,7 +234,8 @@ fn executions() -> Schemas {
                 .with("input", any())
                 .maybe("output", said(any(), "Once completed."))
                 .maybe("error", said(named("TaskError"), "Once failed."))
-                .with("last_seq", said(count(), "The number of the last event."))
+                .with("last_seq", said(count(), "The number of the last event; 0 where none can be read."))
+                .maybe("reason", said(text(), "Why it is quarantined."))
                 .build(),
         ),
         (
