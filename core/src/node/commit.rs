@@ -13,7 +13,7 @@ use crate::mutant::{Mutant, Mutants};
 use crate::store::append::{Append, GroupOutcome, Rejection, Status, Wake};
 use crate::store::outcome::Failure;
 use crate::store::transaction::{Transaction, Verdict};
-use crate::worker::attempt::Holder;
+use crate::worker::attempt::{Holder, Orphaned};
 use crate::worker::session::Held;
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ impl<M: Mutants> Node<M> {
     /// Whether what an execution that nobody has looked for has to do begins with a start that may be tried. Whatever
     /// else is asked about it, and what is refused, depends on whether there is one.
     fn starts_unread(&self, slot: &Slot) -> bool {
-        matches!(slot.queue.front(), Some(Work::Start { .. })) && !self.is_full()
+        matches!(slot.queue.front(), Some(Work::Start { misfit: None, .. })) && !self.is_full()
     }
 
     /// Whether no more executions may be started.
@@ -206,7 +206,7 @@ impl<M: Mutants> Node<M> {
         self.counters.tasks_dispatched_directly += u64::from(direct);
         let Some(holder) = self.sessions.get_mut(session) else {
             // Its worker is gone: nobody will report it.
-            self.attempts.hold(token, Holder::Nobody { until: self.now.mono });
+            self.attempts.hold(token, Holder::Nobody { until: self.now.mono, why: Orphaned::SessionEnded });
             return;
         };
         holder.held.insert(token.clone(), Held::default());

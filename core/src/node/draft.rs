@@ -216,8 +216,8 @@ impl<M: Mutants> Node<M> {
             return refuse_broken(draft, work, reason);
         }
         match work {
-            Work::Start { request, start, definition } => {
-                self.take_start(execution, draft, request, &start, definition, now);
+            Work::Start { request, start, definition, misfit } => {
+                self.take_start(execution, draft, request, &start, definition, misfit, now);
             }
             Work::Cancel { request, reason } => {
                 let response = match self.take_command(draft, Command::Cancel { reason }, now) {
@@ -258,6 +258,7 @@ impl<M: Mutants> Node<M> {
         Some(Ok(()))
     }
 
+    #[allow(clippy::too_many_arguments)] // what its work carries
     fn take_start(
         &mut self,
         execution: &ExecutionId,
@@ -265,6 +266,7 @@ impl<M: Mutants> Node<M> {
         request: RequestId,
         start: &Start,
         definition: Arc<Definition>,
+        misfit: Option<Box<ApiError>>,
         now: ClusterMs,
     ) {
         let started = |state: &State, created| {
@@ -286,6 +288,9 @@ impl<M: Mutants> Node<M> {
                 Response::ok(started(state, false))
             };
             return draft.answers.push((request, response));
+        }
+        if let Some(misfit) = misfit {
+            return draft.answers.push((request, (*misfit).into()));
         }
         let max = self.config.limits.max_active_executions;
         if self.is_full() {

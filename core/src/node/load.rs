@@ -12,7 +12,7 @@ use crate::store::outcome::{Failure, FailureKind};
 use crate::store::statement::{LoadedExecution, ReadDue, ReadHistories};
 use crate::store::transaction::{Transaction, Verdict};
 use crate::time::ClusterMs;
-use crate::worker::attempt::Holder;
+use crate::worker::attempt::{Holder, Orphaned};
 
 /// At most so many histories in one read.
 const LOAD_BATCH: usize = 200;
@@ -209,7 +209,7 @@ impl<M: Mutants> Node<M> {
             for (id, ..) in resident.state.open_tokens() {
                 let token = Token { execution: execution.clone(), id };
                 if self.attempts.holder(&token).is_none() {
-                    self.attempts.hold(token, Holder::Nobody { until });
+                    self.attempts.hold(token, Holder::Nobody { until, why: Orphaned::Restart });
                 }
             }
         }

@@ -8,7 +8,7 @@ use crate::api::response::{
     Workflows,
 };
 use crate::definition::{Boundary, Definition};
-use crate::execution::event::{DecodeError, Recorded};
+use crate::execution::event::{DecodeError, Json, Recorded};
 use crate::id::{CallKey, ExecutionId, Seq, Version, WorkflowName};
 use crate::mutant::Mutants;
 use crate::node::slot::{Body, Slot, Work};
@@ -331,21 +331,27 @@ impl<M: Mutants> Node<M> {
             return self.answer(id, error);
         };
         let definition = deployed.definition.clone();
-        if let Some(schema) = &definition.input_schema
-            && let Err(violation) = self.schemas.check(&definition.hash, Boundary::Input, schema, &start.input)
-        {
-            let (place, name, reason) = (violation.place("input"), &definition.name, &violation.message);
-            let message = format!("`{place}` does not match the input schema of {name}: {reason}");
-            let error = ApiError::new(ErrorCode::InputInvalid, message).with("in", "body").with("path", place);
-            return self.answer(id, error);
-        }
-        let execution = match &start.execution_id {
-            Some(execution) => execution.clone(),
-            None => ExecutionId::new(self.draw().to_string()),
+        let misfit = self.misfit(&definition, &start.input);
+        let execution = match (&start.execution_id, &misfit) {
+            (Some(execution), _) => execution.clone(),
+            (None, Some(misfit)) => return self.answer(id, ApiError::clone(misfit)),
+            (None, None) => ExecutionId::new(self.draw().to_string()),
         };
+        // A repeated start is answered as the first was, whatever was deployed since: one whose input does not fit the
+        // definition of today is refused only where there is no execution of that id.
         if self.open_write(id, Open::Write) {
-            self.enqueue(&execution, Work::Start { request: id, start: Box::new(start), definition });
+            self.enqueue(&execution, Work::Start { request: id, start: Box::new(start), definition, misfit });
         }
+    }
+
+    /// What is wrong with an input, by the schema of a definition.
+    fn misfit(&self, definition: &Definition, input: &Json) -> Option<Box<ApiError>> {
+        let schema = definition.input_schema.as_ref()?;
+        let violation = self.schemas.check(&definition.hash, Boundary::Input, schema, input).err()?;
+        let (place, name, reason) = (violation.place("input"), &definition.name, &violation.message);
+        let message = format!("`{place}` does not match the input schema of {name}: {reason}");
+        let error = ApiError::new(ErrorCode::InputInvalid, message).with("in", "body").with("path", place);
+        Some(Box::new(error))
     }
 
     fn list(&mut self, id: RequestId, list: ListExecutions) {

@@ -1,5 +1,6 @@
 //! Executions in memory: what is known of each, and what waits for it.
 
+use crate::api::error::ApiError;
 use crate::api::request::{Start, TaskOutcome};
 use crate::definition::Definition;
 use crate::execution::State;
@@ -55,8 +56,8 @@ pub(crate) struct Resident {
 /// Something to be done with an execution.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
-    /// Start it.
-    Start { request: RequestId, start: Box<Start>, definition: Arc<Definition> },
+    /// Start it; or say what is wrong with the input, where there is none of that id yet.
+    Start { request: RequestId, start: Box<Start>, definition: Arc<Definition>, misfit: Option<Box<ApiError>> },
     /// Cancel it.
     Cancel { request: RequestId, reason: Option<String> },
     /// A worker's result: the `index`th of its request.

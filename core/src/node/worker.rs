@@ -15,7 +15,7 @@ use crate::mutant::{Mutant, Mutants};
 use crate::node::slot::{Slot, Work};
 use crate::store::statement::{PutWorker, WorkerRow};
 use crate::store::transaction::Transaction;
-use crate::worker::attempt::Holder;
+use crate::worker::attempt::{Holder, Orphaned};
 use crate::worker::session::Held;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -333,10 +333,16 @@ impl<M: Mutants> Node<M> {
         self.enqueue(&execution, Work::Uncertain { token, reason });
     }
 
-    /// Deliveries from before a restart that no worker has named or reported in a session's time.
+    /// Deliveries that no worker has, or none has named or reported in a session's time after a restart.
     pub(super) fn give_up_orphans(&mut self) {
         while let Some(token) = self.attempts.given_up(self.now.mono) {
-            self.uncertain(token, "no worker reported it within a session's time after the restart".into());
+            let reason = match self.attempts.holder(&token) {
+                Some(Holder::Nobody { why: Orphaned::SessionEnded, .. }) => {
+                    "its worker's session ended before it could be handed over"
+                }
+                _ => "no worker reported it within a session's time after the restart",
+            };
+            self.uncertain(token, reason.into());
         }
     }
 

@@ -18,8 +18,17 @@ pub struct Attempts {
 pub enum Holder {
     /// A session of this server.
     Session(SessionId),
-    /// A worker of which this server has not heard: it was handed out before a restart. Given up at `until`.
-    Nobody { until: Mono },
+    /// No worker that is known here. Given up at `until`.
+    Nobody { until: Mono, why: Orphaned },
+}
+
+/// Why nobody is known to have a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Orphaned {
+    /// It was handed out before a restart, and its worker has not been heard of since.
+    Restart,
+    /// The session that it was recorded for ended while that was under way.
+    SessionEnded,
 }
 
 impl Attempts {
@@ -41,10 +50,10 @@ impl Attempts {
     /// Opens a delivery, or moves it to another holder; the holder before.
     pub fn hold(&mut self, token: Token, holder: Holder) -> Option<Holder> {
         let before = self.open.insert(token.clone(), holder);
-        if let Some(Holder::Nobody { until }) = before {
+        if let Some(Holder::Nobody { until, .. }) = before {
             self.orphans.remove(&(until, token.clone()));
         }
-        if let Holder::Nobody { until } = holder {
+        if let Holder::Nobody { until, .. } = holder {
             self.orphans.insert((until, token));
         }
         before
@@ -53,7 +62,7 @@ impl Attempts {
     /// Closes a delivery: it has a result, or nothing waits for it any more.
     pub fn close(&mut self, token: &Token) -> Option<Holder> {
         let before = self.open.remove(token)?;
-        if let Holder::Nobody { until } = before {
+        if let Holder::Nobody { until, .. } = before {
             self.orphans.remove(&(until, token.clone()));
         }
         Some(before)
@@ -92,10 +101,13 @@ mod tests {
     #[test]
     fn a_delivery_that_a_session_adopts_is_not_given_up() {
         let mut attempts = Attempts::default();
-        attempts.hold(token("a", 1), Holder::Nobody { until: Mono(10) });
-        attempts.hold(token("a", 2), Holder::Nobody { until: Mono(20) });
+        attempts.hold(token("a", 1), Holder::Nobody { until: Mono(10), why: Orphaned::Restart });
+        attempts.hold(token("a", 2), Holder::Nobody { until: Mono(20), why: Orphaned::Restart });
         let session = Holder::Session(SessionId(Uuid::from_u128(5)));
-        assert_eq!(attempts.hold(token("a", 1), session), Some(Holder::Nobody { until: Mono(10) }));
+        assert_eq!(
+            attempts.hold(token("a", 1), session),
+            Some(Holder::Nobody { until: Mono(10), why: Orphaned::Restart })
+        );
         assert_eq!(attempts.given_up(Mono(10)), None);
         assert_eq!(attempts.given_up(Mono(20)), Some(token("a", 2)));
         assert_eq!(attempts.given_up(Mono(20)), None);
@@ -106,7 +118,7 @@ mod tests {
     fn the_deliveries_of_one_execution_are_found_among_others() {
         let mut attempts = Attempts::default();
         for t in [token("a", 1), token("ab", 2), token("a", 3), token("b", 4)] {
-            attempts.hold(t, Holder::Nobody { until: Mono(1) });
+            attempts.hold(t, Holder::Nobody { until: Mono(1), why: Orphaned::Restart });
         }
         assert_eq!(attempts.of(&"a".into()), vec![token("a", 1), token("a", 3)]);
         attempts.close(&token("a", 1));

@@ -7,6 +7,7 @@ use orbit_core::node::{CallId, Effect, Input, LogEvent, Node, NodeConfig, Reques
 use orbit_core::store::outcome::{self, Failure, FailureKind};
 use orbit_core::store::transaction::{Transaction, Verdict};
 use orbit_core::time::{ClusterMs, Mono, Now, WallMs};
+use orbit_sim::schema::SmallSchema;
 use orbit_sim::store::ModelStore;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
@@ -87,7 +88,8 @@ impl Bench {
         self.held.clear();
         self.hold = false;
         self.exit = None;
-        self.node = Node::new(self.config.clone(), [self.starts; 32], now(self.mono));
+        self.node =
+            Node::new(self.config.clone(), [self.starts; 32], now(self.mono)).with_schemas(Arc::new(SmallSchema));
         self.give(Input::Start);
     }
 

@@ -182,3 +182,23 @@ fn a_server_whose_writes_fail_says_that_it_is_not_ready_until_they_do_not() {
     assert_eq!(bench.answer(start).status, 201);
     assert_eq!(bench.ask(Request::Ready).status, 200);
 }
+
+#[test]
+fn a_repeated_start_is_answered_as_the_first_was_whatever_was_deployed_since() {
+    let mut bench = Bench::new();
+    let nap = |version: &str, input: Value| json!({"name": "Nap", "version": version, "input": input, "steps": [{"id": "nap", "sleep": "1h"}]});
+    bench.deploy(nap("1", json!({"type": "number"})));
+    assert_eq!(bench.start("Nap", "e", json!(1)).status, 201);
+    bench.deploy(nap("2", json!({"type": "object"})));
+    for _ in 0..2 {
+        let again = bench.start("Nap", "e", json!(1));
+        assert_eq!(again.status, 200, "{again:?}");
+        assert!(matches!(&again.reply, Reply::Started(s) if !s.created && s.version.as_str() == "1"), "{again:?}");
+        assert_eq!(code(&bench.start("Nap", "e", json!(2))), "EXECUTION_ID_CONFLICT");
+        assert_eq!(code(&bench.start("Nap", "f", json!(1))), "INPUT_INVALID", "there is none of that id");
+        assert_eq!(code(&bench.ask(Request::GetExecution("f".into()))), "UNKNOWN_EXECUTION");
+        // The second time it is out of memory.
+        bench.restart();
+    }
+    assert_eq!(bench.start("Nap", "f", json!({})).status, 201);
+}

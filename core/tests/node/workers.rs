@@ -3,6 +3,8 @@
 use crate::bench::{Bench, code};
 use orbit_core::api::request::{ReportForm, Request};
 use orbit_core::api::response::{Accepted, Reply, Response};
+use orbit_core::execution::event::Event;
+use orbit_core::id::Seq;
 use orbit_core::node::Input;
 use serde_json::json;
 use std::time::Duration;
@@ -311,4 +313,26 @@ fn a_worker_that_only_polls_is_not_lost_however_long_it_wants_to_wait() {
         assert_eq!(bench.responses.len(), asked + 1, "it is answered after half the session's time");
         assert!(bench.polled(id).tasks.is_empty());
     }
+}
+
+#[test]
+fn a_delivery_whose_session_ends_while_it_is_recorded_says_so() {
+    let mut bench = Bench::new();
+    bench.deploy_chain(1);
+    let session = bench.register("w");
+    bench.send(Bench::poll_request(session, Some(vec![]), vec![]));
+    bench.hold = true;
+    bench.send_start("Chain", "e", json!({"n": 1}));
+    bench.ask(Request::Unregister { session });
+    bench.release();
+    bench.pass(Duration::from_secs(1));
+    let request = Request::GetHistory { execution: "e".into(), after: Seq(0), limit: 100, max_bytes: u32::MAX };
+    let Reply::History(history) = bench.ask(request).reply else { panic!("a history") };
+    let why = history.events.iter().find_map(|recorded| match &recorded.event {
+        Event::StepAttemptUncertain { reason, .. } => Some(reason.as_str()),
+        _ => None,
+    });
+    assert_eq!(why, Some("its worker's session ended before it could be handed over"));
+    let other = bench.register("other");
+    assert_eq!(bench.take(other).execution_id, "e".into());
 }

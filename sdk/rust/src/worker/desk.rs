@@ -37,8 +37,9 @@ pub(crate) struct Desk {
     /// Tokens that were here, so that one that is answered again late does not run again.
     past: VecDeque<String>,
     past_set: BTreeSet<String>,
-    /// Since a request with several results was refused as a whole: one at a time shows which one it was.
-    one_by_one: bool,
+    /// Results of requests that were refused as a whole: each is sent alone until a server has answered it, which shows
+    /// whose fault it was. Whatever else is answered meanwhile, they do not come together again.
+    suspects: BTreeSet<String>,
 }
 
 impl Desk {
@@ -96,12 +97,16 @@ impl Desk {
             if *sent {
                 continue;
             }
-            if !taken.is_empty() && (self.one_by_one || *bytes > room) {
+            let alone = self.suspects.contains(token);
+            if !taken.is_empty() && (alone || *bytes > room) {
                 break;
             }
             room = room.saturating_sub(*bytes);
             *sent = true;
             taken.push(TaskResult { token: token.clone(), outcome: outcome.clone() });
+            if alone {
+                break;
+            }
         }
         taken
     }
@@ -139,7 +144,6 @@ impl Desk {
                 }
             }
         }
-        self.one_by_one = false;
         self.unsent(sent) == 0
     }
 
@@ -148,7 +152,7 @@ impl Desk {
         match tokens {
             [token] => self.refused(token, code, message),
             several => {
-                self.one_by_one = true;
+                self.suspects.extend(several.iter().cloned());
                 self.unsent(several);
             }
         }
@@ -161,6 +165,7 @@ impl Desk {
         if matches!(code, "UNKNOWN_TOKEN" | "EXECUTION_FINISHED" | "UNKNOWN_EXECUTION") {
             return self.forget(token);
         }
+        self.suspects.remove(token);
         match self.held.get_mut(token) {
             Some(held @ Held::Finished { replaced: false, .. }) => {
                 let code = if code.is_empty() { "RESULT_REFUSED" } else { code };
@@ -190,6 +195,7 @@ impl Desk {
     }
 
     fn forget(&mut self, token: &str) {
+        self.suspects.remove(token);
         if let Some(held) = self.held.remove(token) {
             if matches!(held, Held::Finished { .. }) {
                 self.finished.retain(|finished| finished != token);
@@ -313,6 +319,35 @@ mod tests {
         desk.refused_together(&["x/1".into()], "INVALID_REQUEST", "no");
         let again = desk.take_results();
         assert!(matches!(&again[0], TaskResult { outcome: Outcome::Error(e), .. } if e.code == "INVALID_REQUEST"));
+    }
+
+    #[test]
+    fn answers_about_other_things_do_not_bring_a_refused_batch_together_again() {
+        let mut desk = Desk::default();
+        for token in ["x/1", "x/2", "x/3"] {
+            delivery(&mut desk, token);
+            desk.finish(token, output());
+        }
+        let all: Vec<String> = desk.take_results().into_iter().map(|result| result.token).collect();
+        desk.refused_together(&all, "INVALID_REQUEST", "no");
+        // A poll without results is answered, and other work goes on.
+        assert!(desk.settle(&[], &[]));
+        for token in ["x/4", "x/5"] {
+            delivery(&mut desk, token);
+            desk.finish(token, output());
+        }
+        assert_eq!(tokens(&desk.take_results()), ["x/1"]);
+        assert!(!desk.settle(&["x/1".into()], &[answer("x/1", "refused", Some("STORAGE_ERROR"))]));
+        assert_eq!(tokens(&desk.take_results()), ["x/1"], "alone again");
+        assert!(desk.settle(&["x/1".into()], &[answer("x/1", "accepted", None)]));
+        assert_eq!(tokens(&desk.take_results()), ["x/2"]);
+        desk.refused_together(&["x/2".into()], "INVALID_REQUEST", "no");
+        let said = desk.take_results();
+        assert_eq!(tokens(&said), ["x/2"], "what is wrong with it is known: it is said");
+        assert!(desk.settle(&["x/2".into()], &[answer("x/2", "accepted", None)]));
+        assert_eq!(tokens(&desk.take_results()), ["x/3"]);
+        assert!(desk.settle(&["x/3".into()], &[answer("x/3", "accepted", None)]));
+        assert_eq!(tokens(&desk.take_results()), ["x/4", "x/5"], "these were in no refused batch");
     }
 
     #[test]
