@@ -22,6 +22,16 @@ const DUE_PAGE: u32 = 500;
 const DUE_BACKLOG: usize = 2_000;
 /// The id of no execution: children's ids have something before their `~`.
 const NOBODY: &str = "~";
+/// How often a history is read in vain, while the database can be read, before it is set aside.
+const READ_TIMES: u32 = 5;
+
+/// A history that could not be read, and why.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    execution: ExecutionId,
+    times: u32,
+    failure: Failure,
+}
 
 /// When executions out of memory want to come back.
 #[derive(Debug, Default)]
@@ -93,16 +103,16 @@ impl<M: Mutants> Node<M> {
             {
                 executions.push(execution);
             }
-            self.send_load(executions);
+            self.send_load(executions, 0);
         }
     }
 
-    fn send_load(&mut self, executions: Vec<ExecutionId>) {
+    fn send_load(&mut self, executions: Vec<ExecutionId>, before: u32) {
         let read = ReadHistories { executions: executions.clone() };
-        self.send(Connection::Store, Transaction::Load(read), Purpose::Load(executions));
+        self.send(Connection::Store, Transaction::Load(read), Purpose::Load(executions, before));
     }
 
-    pub(super) fn on_load(&mut self, executions: Vec<ExecutionId>, outcome: Result<Verdict, Failure>) {
+    pub(super) fn on_load(&mut self, executions: Vec<ExecutionId>, before: u32, outcome: Result<Verdict, Failure>) {
         match outcome {
             Ok(Verdict::Load(loaded)) => {
                 assert_eq!(executions.len(), loaded.len(), "a load gives one answer for each execution");
@@ -113,7 +123,7 @@ impl<M: Mutants> Node<M> {
             }
             Ok(other) => unreachable!("a load gives executions, not {other:?}"),
             Err(failure) if matches!(failure.kind, FailureKind::Data | FailureKind::Broken) => {
-                self.load_apart(executions, failure);
+                self.load_apart(executions, before, failure);
             }
             Err(failure) => self.not_loaded(executions, &failure),
         }
@@ -121,25 +131,26 @@ impl<M: Mutants> Node<M> {
 
     /// Something that these histories hold cannot be read: their halves tell whose it is, so that its neighbours load
     /// (protocols, 6). Of one alone, a look at the same tables tells whether it is the history or the database.
-    fn load_apart(&mut self, mut executions: Vec<ExecutionId>, failure: Failure) {
+    fn load_apart(&mut self, mut executions: Vec<ExecutionId>, before: u32, failure: Failure) {
         if executions.len() > 1 {
             let half = executions.split_off(executions.len() / 2);
-            self.send_load(executions);
-            return self.send_load(half);
+            self.send_load(executions, 0);
+            return self.send_load(half, 0);
         }
         let Some(execution) = executions.pop() else { return };
         let read = ReadHistories { executions: vec![ExecutionId::new(NOBODY)] };
-        self.send(Connection::Store, Transaction::Load(read), Purpose::LoadNobody(execution, failure));
+        self.send(
+            Connection::Store,
+            Transaction::Load(read),
+            Purpose::LoadNobody(Unread { execution, times: before + 1, failure }),
+        );
     }
 
     /// The history that could not be read stands alone with that, or the database cannot be read at all.
-    pub(super) fn on_load_nobody(
-        &mut self,
-        execution: ExecutionId,
-        unread: Failure,
-        outcome: Result<Verdict, Failure>,
-    ) {
+    pub(super) fn on_load_nobody(&mut self, unread: Unread, outcome: Result<Verdict, Failure>) {
+        let Unread { execution, times, failure: unread } = unread;
         match outcome {
+            Ok(_) if times < READ_TIMES => self.send_load(vec![execution], times),
             Ok(_) => {
                 if self.slots.get(&execution).is_some_and(|slot| matches!(slot.body, Body::Loading)) {
                     self.loads_as(execution, Err(format!("its history cannot be read: {}", unread.message)));

@@ -157,9 +157,10 @@ pub(crate) enum Purpose {
     Append(Vec<commit::Flight>),
     Claim(claim::ClaimFlight),
     Deploy(request::Deploying),
-    Load(Vec<ExecutionId>),
-    /// A look at what histories stand in, after that of this one could not be read.
-    LoadNobody(ExecutionId, crate::store::outcome::Failure),
+    /// Histories; how often before, where it is one alone that could not be read.
+    Load(Vec<ExecutionId>, u32),
+    /// A look at what histories stand in, after that of one could not be read.
+    LoadNobody(load::Unread),
     Due,
     Read(RequestId),
     SaveWorker,
@@ -359,8 +360,8 @@ impl<M: Mutants> Node<M> {
             Purpose::Append(flights) => self.on_append(flights, outcome),
             Purpose::Claim(flight) => self.on_claim(flight, outcome),
             Purpose::Deploy(deploying) => self.on_deploy(deploying, outcome),
-            Purpose::Load(executions) => self.on_load(executions, outcome),
-            Purpose::LoadNobody(execution, unread) => self.on_load_nobody(execution, unread, outcome),
+            Purpose::Load(executions, before) => self.on_load(executions, before, outcome),
+            Purpose::LoadNobody(unread) => self.on_load_nobody(unread, outcome),
             Purpose::Due => self.on_due(outcome),
             Purpose::Read(request) => self.on_read(request, outcome),
             Purpose::SaveWorker => {}

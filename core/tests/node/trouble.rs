@@ -53,7 +53,7 @@ fn a_history_that_cannot_be_read_is_set_aside_and_shown_and_its_neighbours_load_
     bench.restart();
     assert_eq!(bench.ask(Request::Ready).status, 200, "no time has passed");
     let loads = bench.ran.iter().filter(|name| **name == "load").count();
-    assert!(loads <= 10, "{loads} reads that succeeded for one that does not");
+    assert!(loads <= 20, "{loads} reads that succeeded for one that does not");
     assert_eq!(bench.status("e41"), "running");
     let shown = bench.ask(Request::GetExecution("e42".into()));
     let Answer::Execution(view) = &shown.reply else { panic!("an execution, not {shown:?}") };
