@@ -124,7 +124,8 @@ fn accepted(routed: Routed, max_payload_bytes: usize) {
                 labels: start.labels,
             };
             let (output, error, last_seq) = (None, None, Seq(1));
-            let view = ExecutionView { item, run: Run(1), input: start.input, output, error, last_seq };
+            let reason = None;
+            let view = ExecutionView { item, run: Run(1), input: start.input, output, error, last_seq, reason };
             answered(Reply::Execution(view));
         }
         Request::Report { results, .. } => {
