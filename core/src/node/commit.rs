@@ -26,6 +26,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Flight {
     execution: ExecutionId,
     draft: Draft,
+    /// Of the events that it appends.
+    bytes: u64,
 }
 
 impl<M: Mutants> Node<M> {
@@ -61,9 +63,10 @@ impl<M: Mutants> Node<M> {
             if self.mutants.planted(Mutant::ResponseBeforeCommit) {
                 self.tell(&mut draft);
             }
-            bytes += group.members.iter().flat_map(|m| &m.events).map(|e| e.bytes.len()).sum::<usize>();
+            let own = group.members.iter().flat_map(|m| &m.events).map(|e| e.bytes.len()).sum::<usize>();
+            bytes += own;
             groups.push(group);
-            flights.push(Flight { execution, draft });
+            flights.push(Flight { execution, draft, bytes: own as u64 });
         }
         if groups.is_empty() {
             return;
@@ -86,7 +89,7 @@ impl<M: Mutants> Node<M> {
 
     /// Works are done: what requests brought of them waits no longer.
     fn done(&mut self, works: &[Work]) {
-        self.asked -= works.iter().filter(|work| work.request().is_some()).count() as u64;
+        self.no_longer_asked(works.iter().filter(|work| work.request().is_some()));
     }
 
     /// What was asked can be answered from what is committed already.
@@ -169,7 +172,7 @@ impl<M: Mutants> Node<M> {
 
     /// A group is durable: memory follows, and what it promises leaves.
     fn written(&mut self, flight: Flight) {
-        let Flight { execution, mut draft } = flight;
+        let Flight { execution, mut draft, bytes } = flight;
         self.counters.append_groups += 1;
         self.done(&draft.works);
         self.count_and_log(&execution, &draft);
@@ -183,6 +186,7 @@ impl<M: Mutants> Node<M> {
         }
         let slot = self.slots.get_mut(&execution).expect("an execution in flight stays in memory");
         slot.body = Body::Resident(Box::new(resident));
+        slot.bytes += bytes;
         self.close_attempts(&execution);
         for handover in std::mem::take(&mut draft.dispatches) {
             self.hand(handover);
@@ -250,7 +254,7 @@ impl<M: Mutants> Node<M> {
     /// Nothing of a group was written, and the same again may be: its works go back in line. After a rejection the
     /// execution is read again first, since memory and database differ.
     fn try_again(&mut self, flight: Flight, reload: bool) {
-        let Flight { execution, mut draft } = flight;
+        let Flight { execution, mut draft, .. } = flight;
         self.give_back(&mut draft);
         let slot = self.slots.get_mut(&execution).expect("an execution in flight stays in memory");
         for work in draft.works.into_iter().rev() {
@@ -274,7 +278,7 @@ impl<M: Mutants> Node<M> {
 
     /// Nothing of a group was written, and those who asked are told so; what nobody asked for is tried again.
     fn not_written(&mut self, flight: Flight, message: &str) {
-        let Flight { execution, mut draft } = flight;
+        let Flight { execution, mut draft, .. } = flight;
         self.give_back(&mut draft);
         self.done(&draft.works);
         let mut again = Vec::new();

@@ -46,9 +46,13 @@ pub struct Limits {
     pub max_payload_bytes: u64,
     /// Idle executions that stay in memory (10,000); older ones cost a row.
     pub max_resident_executions: u64,
+    /// Bytes of the histories of those (128 MiB).
+    pub max_resident_bytes: u64,
     /// Starts, cancels and results that are not recorded yet, and reads, deployments and registrations that the
     /// database has not answered (10,000), whether or not one still waits for them; past it 429.
     pub max_queued_requests: u64,
+    /// Memory that those take, in bytes (256 MiB): inputs, results and definitions.
+    pub max_queued_bytes: u64,
     /// Open worker sessions (10,000).
     pub max_worker_sessions: u64,
     /// Contracts that the open sessions registered together (100,000): a session costs memory for each of its own.
@@ -69,7 +73,9 @@ impl Default for Limits {
             max_history_events: 50_000,
             max_payload_bytes: 1 << 20,
             max_resident_executions: 10_000,
+            max_resident_bytes: 128 << 20,
             max_queued_requests: 10_000,
+            max_queued_bytes: 256 << 20,
             max_worker_sessions: 10_000,
             max_worker_contracts: 100_000,
             max_session_polls: 100,

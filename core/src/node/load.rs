@@ -178,7 +178,7 @@ impl<M: Mutants> Node<M> {
             } else {
                 self.to_load.insert(execution);
             }
-            self.asked -= asked.len() as u64;
+            self.no_longer_asked(asked.iter());
             for work in asked {
                 match work {
                     Work::Result { request, index, token, .. } => {
@@ -201,7 +201,9 @@ impl<M: Mutants> Node<M> {
             return;
         }
         self.counters.executions_loaded += 1;
+        let bytes = loaded.events.iter().map(|event| event.len() as u64).sum();
         let body = self.body_of(loaded);
+        self.slots.get_mut(&execution).expect("looked up above").bytes = bytes;
         self.loads_as(execution, body);
     }
 
@@ -287,17 +289,22 @@ impl<M: Mutants> Node<M> {
         }
         if let Some(at) = slot.idle.take() {
             self.idle.remove(&(at, execution.clone()));
+            self.idle_bytes -= slot.bytes;
         }
         if may_leave && slot.queue.is_empty() && !slot.in_flight {
             self.touches += 1;
             slot.idle = Some(self.touches);
             self.idle.insert((self.touches, execution.clone()));
+            self.idle_bytes += slot.bytes;
         }
     }
 
     /// Past the bound of what stays in memory, those that were idle longest leave.
     pub(super) fn evict(&mut self) {
-        while self.idle.len() as u64 > self.config.limits.max_resident_executions {
+        let limits = self.config.limits;
+        while self.idle.len() as u64 > limits.max_resident_executions
+            || (self.idle_bytes > limits.max_resident_bytes && !self.idle.is_empty())
+        {
             let (_, execution) = self.idle.first().cloned().expect("more than the bound are there");
             let slot = self.slots.get(&execution).expect("idle executions are in memory");
             match slot.resident() {
@@ -317,6 +324,7 @@ impl<M: Mutants> Node<M> {
         }
         if let Some(at) = slot.idle {
             self.idle.remove(&(at, execution.clone()));
+            self.idle_bytes -= slot.bytes;
         }
         if let Body::Resident(resident) = &slot.body
             && !resident.state.has_ended()

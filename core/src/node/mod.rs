@@ -112,6 +112,8 @@ pub struct Node<M: Mutants = NoMutants> {
     timers: BTreeSet<(ClusterMs, ExecutionId)>,
     /// Executions in memory that wait for the outside, longest idle first.
     idle: BTreeSet<(u64, ExecutionId)>,
+    /// Bytes of the histories of those.
+    idle_bytes: u64,
     touches: u64,
     /// Executions to be read.
     to_load: BTreeSet<ExecutionId>,
@@ -141,6 +143,8 @@ pub struct Node<M: Mutants = NoMutants> {
     waits: BTreeMap<ExecutionId, BTreeSet<RequestId>>,
     /// Works that requests brought and that are not done, whether or not somebody still waits for them.
     asked: u64,
+    /// The memory of those works, and of definitions that are being stored.
+    asked_bytes: u64,
     /// Calls to the store that requests brought and that are not answered, whether or not somebody still waits for them.
     called: u64,
 }
@@ -202,6 +206,7 @@ impl<M: Mutants> Node<M> {
             ready: VecDeque::new(),
             timers: BTreeSet::new(),
             idle: BTreeSet::new(),
+            idle_bytes: 0,
             touches: 0,
             to_load: BTreeSet::new(),
             due: load::DueScan::default(),
@@ -221,6 +226,7 @@ impl<M: Mutants> Node<M> {
             request_deadlines: BTreeSet::new(),
             waits: BTreeMap::new(),
             asked: 0,
+            asked_bytes: 0,
             called: 0,
             config,
         }

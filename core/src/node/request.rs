@@ -11,7 +11,7 @@ use crate::definition::{Boundary, Definition};
 use crate::execution::event::{DecodeError, Json, Recorded};
 use crate::id::{CallKey, ExecutionId, Seq, Version, WorkflowName};
 use crate::mutant::Mutants;
-use crate::node::slot::{Body, Slot, Work};
+use crate::node::slot::{Body, Slot, Work, memory_of};
 use crate::node::view;
 use crate::store::append::Status;
 use crate::store::outcome::Failure;
@@ -61,6 +61,8 @@ pub(crate) struct Deploying {
     request: RequestId,
     definition: Arc<Definition>,
     created_at: ClusterMs,
+    /// Memory that it takes meanwhile.
+    bytes: u64,
 }
 
 /// Version strings of the API (interfaces, "HTTP").
@@ -145,12 +147,26 @@ impl<M: Mutants> Node<M> {
 
     /// What was asked counts until it is done: one who leaves, or is told that the outcome is not known, makes no room.
     pub(super) fn too_many_requests(&self) -> Option<ApiError> {
+        let max = self.config.limits.max_queued_bytes;
+        if self.asked_bytes >= max {
+            let message = format!("the requests that wait take {max} bytes of memory already (max_queued_bytes)");
+            let error = ApiError::new(ErrorCode::ResourceExhausted, message);
+            return Some(error.with("limit", "max_queued_bytes").with("max", max));
+        }
         let max = self.config.limits.max_queued_requests;
         (self.asked + self.called >= max).then(|| {
             ApiError::new(ErrorCode::ResourceExhausted, format!("{max} requests wait already (max_queued_requests)"))
                 .with("limit", "max_queued_requests")
                 .with("max", max)
         })
+    }
+
+    /// Works that requests brought are done.
+    pub(super) fn no_longer_asked<'w>(&mut self, works: impl Iterator<Item = &'w Work>) {
+        for work in works {
+            self.asked -= 1;
+            self.asked_bytes -= work.bytes();
+        }
     }
 
     /// Puts work in line for an execution; its history is read first where it is not in memory.
@@ -165,10 +181,14 @@ impl<M: Mutants> Node<M> {
             Slot::new(Body::Loading)
         });
         let was_idle = slot.queue.is_empty();
-        self.asked += u64::from(work.request().is_some());
+        if work.request().is_some() {
+            self.asked += 1;
+            self.asked_bytes += work.bytes();
+        }
         slot.queue.push_back(work);
         if let Some(at) = slot.idle.take() {
             self.idle.remove(&(at, execution.clone()));
+            self.idle_bytes -= slot.bytes;
         }
         if was_idle && !slot.in_flight && !matches!(slot.body, Body::Loading) {
             self.ready.push_back(execution.clone());
@@ -261,12 +281,16 @@ impl<M: Mutants> Node<M> {
         if !self.open_write(id, Open::Deploy) {
             return;
         }
-        let deploying = Deploying { request: id, definition, created_at };
+        // The document twice, and what was made of it.
+        let bytes = 3 * memory_of(&definition.document);
+        self.asked_bytes += bytes;
+        let deploying = Deploying { request: id, definition, created_at, bytes };
         self.send(Connection::Requests, Transaction::Deploy(Box::new(put)), Purpose::Deploy(deploying));
     }
 
     pub(super) fn on_deploy(&mut self, deploying: Deploying, outcome: Result<Verdict, Failure>) {
-        let Deploying { request, definition, created_at } = deploying;
+        let Deploying { request, definition, created_at, bytes } = deploying;
+        self.asked_bytes -= bytes;
         let put = match outcome {
             Ok(Verdict::Deploy(put)) => put,
             Ok(other) => unreachable!("a deployment gives a put result, not {other:?}"),

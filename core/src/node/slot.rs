@@ -9,6 +9,7 @@ use crate::node::RequestId;
 use crate::store::append::{TaskState, Wake};
 use crate::store::statement::ClaimedTask;
 use crate::time::ClusterMs;
+use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -20,6 +21,8 @@ pub(crate) struct Slot {
     pub queue: VecDeque<Work>,
     /// Whether a group of it is under way: it has at most one (design, section 6).
     pub in_flight: bool,
+    /// Bytes of its history, as far as it is in memory.
+    pub bytes: u64,
     /// Its entry in the node's timers.
     pub timer: Option<ClusterMs>,
     /// Its entry among the idle ones.
@@ -82,10 +85,37 @@ impl Work {
     }
 }
 
+impl Work {
+    /// About how many bytes of memory what a request brought with it takes.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Work::Start { start, .. } => memory_of(&start.input),
+            Work::Cancel { reason, .. } => reason.as_ref().map_or(0, String::len) as u64,
+            Work::Result { outcome: TaskOutcome::Succeeded(output), .. } => memory_of(output),
+            Work::Result { outcome: TaskOutcome::Failed(error), .. } => {
+                error.message.len() as u64 + error.details.as_ref().map_or(0, |details| memory_of(details))
+            }
+            Work::Dispatch { .. } | Work::Uncertain { .. } | Work::Wake | Work::Park => 0,
+        }
+    }
+}
+
+/// About how many bytes of memory a value takes: many small ones take far more than their text.
+pub(crate) fn memory_of(value: &Value) -> u64 {
+    /// A value, and what a key costs beside its text.
+    const EACH: u64 = 32;
+    EACH + match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len() as u64,
+        Value::Array(items) => items.iter().map(memory_of).sum(),
+        Value::Object(fields) => fields.iter().map(|(key, field)| EACH + key.len() as u64 + memory_of(field)).sum(),
+    }
+}
+
 impl Slot {
     /// A slot with this body and nothing to do.
     pub fn new(body: Body) -> Slot {
-        Slot { body, queue: VecDeque::new(), in_flight: false, timer: None, idle: None }
+        Slot { body, queue: VecDeque::new(), in_flight: false, bytes: 0, timer: None, idle: None }
     }
 
     /// The committed state, where it is in memory.

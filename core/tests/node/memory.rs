@@ -81,6 +81,27 @@ fn queued_executions_past_the_bound_leave_memory_and_come_back_for_a_worker() {
 }
 
 #[test]
+fn executions_that_are_large_leave_memory_before_they_are_many() {
+    let mut bench = Bench::with(|config| config.limits.max_resident_bytes = 100_000);
+    bench.deploy_chain(1);
+    for n in 0..20 {
+        bench.start("Chain", &format!("e{n}"), json!({"n": "x".repeat(20_000)}));
+    }
+    // Each holds its input twice: as it was started, and as its step was given it.
+    assert_eq!(resident(&mut bench), 2);
+    for n in 0..20 {
+        bench.start("Chain", &format!("small{n}"), json!({"n": n}));
+    }
+    assert!(resident(&mut bench) >= 20);
+    bench.restart();
+    let session = bench.register("w");
+    let mut holding = vec![];
+    for _ in 0..40 {
+        holding.push(bench.poll(session, &holding).tasks.remove(0).token);
+    }
+}
+
+#[test]
 fn a_retry_waits_its_time_and_survives_a_restart() {
     let mut bench = Bench::new();
     bench.deploy(json!({

@@ -158,6 +158,36 @@ fn what_waits_for_a_database_that_does_not_answer_stays_bounded() {
 }
 
 #[test]
+fn what_waits_is_bounded_by_its_memory_too() {
+    let mut bench = Bench::with(|config| config.limits.max_queued_bytes = 100_000);
+    bench.deploy_chain(1);
+    bench.hold = true;
+    // 20 kB of text, and 10,000 numbers, which take more memory than text.
+    let (text, numbers) = (json!({"n": "x".repeat(20_000)}), json!({"n": vec![1; 1_000]}));
+    for (input, fit) in [(text, 5), (numbers, 4)] {
+        let sent: Vec<_> = (0..20).map(|n| bench.send_start("Chain", &format!("e{n}-{fit}"), input.clone())).collect();
+        let refused: Vec<_> = sent.iter().filter_map(|id| bench.responses.remove(id)).collect();
+        assert_eq!(refused.len(), 20 - fit);
+        for response in refused {
+            assert_eq!((code(&response), response.retry_after), ("RESOURCE_EXHAUSTED", Some(1)));
+            assert!(matches!(&response.reply, Answer::Error(e) if e.details["limit"] == "max_queued_bytes"));
+        }
+        bench.release();
+        bench.hold = true;
+    }
+    let steps: Vec<_> = (0..100).map(|n| json!({"id": format!("s{n}"), "sleep": "1h"})).collect();
+    let deploys: Vec<_> = (0..20)
+        .map(|n| {
+            bench.send(Request::Deploy(Box::new(json!({"name": "Nap", "version": n.to_string(), "steps": steps}))))
+        })
+        .collect();
+    let refused = deploys.iter().filter(|id| bench.responses.contains_key(id)).count();
+    assert!((15..20).contains(&refused), "{refused} were refused");
+    bench.release();
+    assert_eq!(bench.start("Chain", "f", json!({"n": 1})).status, 201, "there is room again");
+}
+
+#[test]
 fn reads_deployments_and_registrations_that_a_silent_database_keeps_stay_bounded() {
     let mut bench = Bench::with(|config| config.limits.max_queued_requests = 3);
     bench.hold_all = true;
