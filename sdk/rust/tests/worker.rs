@@ -138,6 +138,37 @@ async fn a_quick_handler_gets_its_result_into_the_next_poll() {
 }
 
 #[tokio::test]
+async fn the_tasks_of_one_poll_wait_for_each_other_and_bring_their_results_together() {
+    let mut fake = Fake::start().await;
+    let mut bench = Bench::start(&fake, |builder| builder.concurrency(4).linger(PATIENCE * 6));
+    fake.register("s1", 60_000).await;
+    fake.expect(POLL).await.answer(200, polled(&[task("x/1"), task("x/2")], &[], &[]));
+    let (_, _, first) = bench.handler().await;
+    let (_, _, second) = bench.handler().await;
+    first.send(Ok(json!(1))).unwrap();
+    for path in [POLL, REPORT] {
+        assert!(fake.within(Duration::from_millis(100), path).await.is_none(), "it waits for the other's");
+    }
+    second.send(Ok(json!(2))).unwrap();
+    let poll = fake.expect(POLL).await;
+    assert_eq!(poll.body["results"].as_array().unwrap().len(), 2, "{}", poll.body);
+    assert_eq!(poll.body["max_tasks"], json!(4));
+}
+
+#[tokio::test]
+async fn a_slow_handler_holds_the_result_of_a_quick_one_back_for_no_longer_than_a_moment() {
+    let mut fake = Fake::start().await;
+    let mut bench = Bench::start(&fake, |builder| builder.concurrency(4).linger(Duration::from_millis(20)));
+    fake.register("s1", 60_000).await;
+    fake.expect(POLL).await.answer(200, polled(&[task("x/1"), task("x/2")], &[], &[]));
+    let (_, _, quick) = bench.handler().await;
+    let (_, _, _slow) = bench.handler().await;
+    quick.send(Ok(json!(1))).unwrap();
+    let poll = fake.expect(POLL).await;
+    assert_eq!((&poll.body["results"].as_array().unwrap().len(), &poll.body["max_tasks"]), (&1, &json!(3)));
+}
+
+#[tokio::test]
 async fn results_under_way_in_a_lost_session_are_sent_again_in_the_next() {
     let mut fake = Fake::start().await;
     let mut bench = Bench::start(&fake, |builder| builder.concurrency(2));

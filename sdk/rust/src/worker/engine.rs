@@ -1,7 +1,9 @@
 //! When a worker registers, polls, reports and heartbeats.
 //!
 //! At most one request of each kind is under way. A finished handler sends its result at once: inside the next poll
-//! where none is waiting, else as a report beside the poll that waits, which nothing ever cuts short. So a step's
+//! where none is waiting, else as a report beside the poll that waits, which nothing ever cuts short. Only the handlers
+//! that one poll started wait a moment for each other ([`Setup::linger`]): their results go in one poll, whose answer
+//! brings their successors, while results that come in parts find no poll that waits for what follows. So a step's
 //! result reaches the server in one round trip, and the next task comes back in the same poll or in the one that
 //! waits already. Results that come while a report is under way go together in the next one.
 //!
@@ -17,7 +19,7 @@ use crate::backoff::Backoff;
 use crate::error::Error;
 use crate::transport::{Answer, Call, Transport};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -40,8 +42,8 @@ pub(crate) struct Setup {
     pub handlers: BTreeMap<Contract, Handler>,
     pub concurrency: usize,
     pub poll_wait: Duration,
-    /// How long the next poll stays back after one that brought tasks: handlers that are quick get their results into
-    /// it, and so one request less for each task.
+    /// How long the next poll stays back, at most, after one that brought tasks, until the last of their handlers has
+    /// ended: quick ones get their results into it together, and so one request less for each task.
     pub linger: Duration,
     pub grace: Duration,
 }
@@ -121,8 +123,10 @@ pub(crate) struct Engine {
     poll: Lane,
     report: Lane,
     heartbeat: Lane,
-    /// No poll without results before: see [`Setup::linger`].
+    /// No poll before, while one of `batch` runs: see [`Setup::linger`].
     linger_until: Option<Instant>,
+    /// The tasks that the last poll brought and whose handlers run.
+    batch: HashSet<String>,
     /// Set at a shutdown: when to stop waiting for handlers and answers.
     stop_by: Option<Instant>,
 }
@@ -141,6 +145,7 @@ impl Engine {
             report: Lane::new("report"),
             heartbeat: Lane::new("heartbeat"),
             linger_until: None,
+            batch: HashSet::new(),
             stop_by: None,
         }
     }
@@ -182,9 +187,10 @@ impl Engine {
             let body = json!({"session_id": session, "holding": self.desk.holding()});
             self.begin(Kind::Heartbeat, &session, body, Vec::new(), ANSWER_DEADLINE);
         }
-        if self.linger_until.is_some_and(|until| Instant::now() >= until) || self.desk.has_results_to_send() {
+        if self.linger_until.is_some_and(|until| Instant::now() >= until) || self.batch.is_empty() {
             self.linger_until = None;
         }
+        let next_poll_takes_results = self.linger_until.is_some() && self.poll.is_free();
         let free = self.free_slots();
         if self.stop_by.is_none() && free > 0 && self.poll.is_free() && self.linger_until.is_none() {
             let wait = self.setup.poll_wait;
@@ -197,7 +203,7 @@ impl Engine {
             }
             self.begin(Kind::Poll, &session, body, results, wait + ANSWER_DEADLINE);
         }
-        if self.report.is_free() && self.desk.has_results_to_send() {
+        if self.report.is_free() && self.desk.has_results_to_send() && !next_poll_takes_results {
             let results = self.desk.take_results();
             let body = json!({"session_id": session, "results": results});
             self.begin(Kind::Report, &session, body, results, ANSWER_DEADLINE);
@@ -270,6 +276,7 @@ impl Engine {
                 self.desk.cancel(&polled.cancel);
                 if !polled.tasks.is_empty() {
                     self.linger_until = Some(Instant::now() + self.setup.linger);
+                    self.batch = polled.tasks.iter().map(|task| task.token.clone()).collect();
                 }
                 for task in polled.tasks {
                     self.execute(task);
@@ -376,6 +383,7 @@ impl Engine {
             Err(error) => error.id(),
         };
         let token = self.tokens.remove(&id).expect("every handler that was started has a token");
+        self.batch.remove(&token);
         match ended {
             Ok((_, Ok(output))) => self.desk.finish(&token, Outcome::Output(output)),
             Ok((_, Err(failure))) => self.desk.finish(&token, Outcome::Error(failure)),
