@@ -15,8 +15,9 @@ import time
 import unittest
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from orbit_sdk import Context, OrbitError, TaskFailure, Worker
+from orbit_sdk import Context, OrbitError, TaskFailure, Worker, _engine
 
 from .fake import GLANCE, PATIENCE, Exchange, Fake, outcomes, polled, task
 
@@ -149,6 +150,21 @@ class PollsAndReports(Bench):
         self.assertEqual(len(report.body["results"]), 2)
         report.answer(200, outcomes(x2="accepted", x3="accepted"))
         self.assertTrue(waiting.is_wanted(), "the poll that waits was not cut short")
+
+    def test_the_tasks_of_one_poll_bring_their_results_together(self) -> None:
+        fake = self.fake()
+        with mock.patch.object(_engine, "LINGER", 6 * PATIENCE):
+            worker = self.make(fake.url, concurrency=4)
+            worker.start()
+            fake.register("s1")
+            fake.expect(POLL).answer(200, polled(task("x/1"), task("x/2")))
+            first, second = self.next_running(), self.next_running()
+            first.end(1)
+            self.assertIsNone(fake.within(GLANCE, POLL), "it waits for the other's")
+            self.assertIsNone(fake.within(GLANCE, REPORT), "and goes in no report of its own")
+            second.end(2)
+            poll = fake.expect(POLL)
+            self.assertEqual((len(poll.body["results"]), poll.body["max_tasks"]), (2, 4))
 
     def test_whole_numbers_stay_exact_and_text_stays_text(self) -> None:
         fake = self.fake()

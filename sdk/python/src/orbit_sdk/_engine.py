@@ -33,8 +33,8 @@ log = logging.getLogger("orbit")
 ANSWER_DEADLINE = 15.0
 #: How long the goodbye may take; a server that does not hear it notices by the session's time-out.
 UNREGISTER_DEADLINE = 2.0
-#: How long the next poll stays back after one that brought tasks: functions that are quick get their results into it,
-#: and so one request less for each task.
+#: How long the next poll stays back, at most, after one that brought tasks, until the last of their functions has ended:
+#: quick ones get their results into it together, and its answer brings their successors.
 LINGER = 0.002
 
 
@@ -107,6 +107,8 @@ class Engine:
         self._report = _Lane("report", "/v1/tasks/complete")
         #: See `LINGER`.
         self._linger_until = 0.0
+        #: The tasks that the last poll brought and whose functions run.
+        self._batch: set[str] = set()
         #: Results go in reports alone: a poll that carried some was refused.
         self._results_apart = False
         #: Set at a stop: when to wait no longer for functions and answers.
@@ -264,6 +266,7 @@ class Engine:
                 self._desk.cancel(cancel)
                 if tasks:
                     self._linger_until = time.monotonic() + LINGER
+                    self._batch = {context.token for context, _ in tasks}
                 for context, input in tasks:
                     self._execute(context, input, session)
                 self._closer.notify_all()
@@ -273,7 +276,11 @@ class Engine:
         now = time.monotonic()
         if self._session is None or self._over or self._stop_by is not None or self._free() == 0:
             return False
-        return now >= self._poll.not_before and (now >= self._linger_until or self._desk.has_results_to_send())
+        return now >= self._poll.not_before and not self._lingers(now)
+
+    def _lingers(self, now: float) -> bool:
+        """Whether more results are awaited for the next poll."""
+        return now < self._linger_until and bool(self._batch) and self._free() > 0
 
     def _next_poll(self) -> float | None:
         """Seconds after which `_polls_now` may say something else by the passing of time."""
@@ -297,6 +304,7 @@ class Engine:
         if handler is None:
             failure = TaskFailure("UNKNOWN_TASK", "this worker never announced that task")
             self._desk.finish(context.token, failure_result(context.token, failure))
+            self._batch.discard(context.token)
         else:
             self._runner.start(handler, context, input)
 
@@ -304,6 +312,7 @@ class Engine:
         """A function has ended, with this result."""
         with self._lock:
             self._desk.finish(token, result)
+            self._batch.discard(token)
             self._poller.notify_all()
             self._reporter.notify_all()
             self._closer.notify_all()
@@ -360,8 +369,11 @@ class Engine:
         if self._session is None or self._over or not self._desk.has_results_to_send():
             return False
         # A poll that can begin takes the results along.
-        goes_with_poll = self._poll.abort is None and not self._results_apart and self._polls_now()
-        return not goes_with_poll and time.monotonic() >= self._report.not_before
+        now = time.monotonic()
+        goes_with_poll = (
+            self._poll.abort is None and not self._results_apart and (self._polls_now() or self._lingers(now))
+        )
+        return not goes_with_poll and now >= self._report.not_before
 
     def _next_report(self) -> float | None:
         """Seconds after which `_reports_now` may say something else by the passing of time."""

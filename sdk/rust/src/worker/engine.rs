@@ -190,7 +190,7 @@ impl Engine {
         if self.linger_until.is_some_and(|until| Instant::now() >= until) || self.batch.is_empty() {
             self.linger_until = None;
         }
-        let next_poll_takes_results = self.linger_until.is_some() && self.poll.is_free();
+        let next_poll_takes_results = self.linger_until.is_some() && self.poll.is_free() && self.free_slots() > 0;
         let free = self.free_slots();
         if self.stop_by.is_none() && free > 0 && self.poll.is_free() && self.linger_until.is_none() {
             let wait = self.setup.poll_wait;
