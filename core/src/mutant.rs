@@ -43,11 +43,23 @@ pub enum Mutant {
     SilentSessionKeepsAttempts,
     /// A parked execution's wake-up is forgotten when it is parked.
     WakeForgotten,
+    /// On PostgreSQL, the fence row is locked FOR KEY SHARE, which a takeover does not mind.
+    FenceKeyShared,
+    /// On PostgreSQL, the fence row is read by a plain SELECT in the statement that writes.
+    FenceUnlocked,
+    /// On PostgreSQL, the fence row is locked in a transaction of its own, before the one that writes.
+    FenceInAnotherTransaction,
+    /// On PostgreSQL, nothing looks at the fence row.
+    FenceMissing,
+    /// An append whose outcome is unknown is looked for, and taken as failed where it is not there.
+    UnknownResolvedByReading,
+    /// A FATAL error, once COMMIT is out, is taken as a failure.
+    FatalTakenAsFailed,
 }
 
 impl Mutant {
     /// All of them, in the order of the enum.
-    pub const ALL: [Mutant; 8] = [
+    pub const ALL: [Mutant; 14] = [
         Mutant::ResponseBeforeCommit,
         Mutant::MemoryBeforeCommit,
         Mutant::RedeliveryUnflagged,
@@ -56,5 +68,11 @@ impl Mutant {
         Mutant::UnknownTakenAsCommitted,
         Mutant::SilentSessionKeepsAttempts,
         Mutant::WakeForgotten,
+        Mutant::FenceKeyShared,
+        Mutant::FenceUnlocked,
+        Mutant::FenceInAnotherTransaction,
+        Mutant::FenceMissing,
+        Mutant::UnknownResolvedByReading,
+        Mutant::FatalTakenAsFailed,
     ];
 }

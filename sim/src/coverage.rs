@@ -74,6 +74,19 @@ marks! {
     InputRefused = "start refused for its input",
     OutputRefused = "output refused by its schema",
     WaitEnded = "wait answered with the end",
+    Busy = "group busy: another transaction held its row",
+    LateCommit = "commit of a backend whose client was gone",
+    CommittedFatal = "commit of a session that ended with FATAL",
+    WrittenOff = "call written off, and its connection with it",
+    LinkCut = "database connection broke",
+    ConnectionRefused = "database connection refused",
+    SessionKilled = "database session killed",
+    SessionFrozen = "database backend stood still",
+    StatementTimedOut = "statement or lock timed out",
+    ReadOnly = "write refused by a read-only database",
+    DatabaseRestart = "database restarted",
+    DatabaseCrash = "database crashed",
+    LockHeld = "start found the election lock held",
 }
 
 /// How often each mark was hit.

@@ -26,7 +26,10 @@ pub struct Plan {
     pub workers: u32,
     pub server: ServerPlan,
     pub network: NetworkPlan,
+    /// Which database the server runs on.
+    pub store: StoreKind,
     pub disk: DiskPlan,
+    pub database: DatabasePlan,
     pub habits: Habits,
     pub faults: Faults,
 }
@@ -77,6 +80,81 @@ pub struct DiskPlan {
     /// A call takes this much longer.
     pub slow: Ratio,
     pub slow_ms: [u64; 2],
+}
+
+/// A kind of database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StoreKind {
+    Sqlite,
+    Postgres,
+}
+
+/// A PostgreSQL, the way to it, and the settings of its sessions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DatabasePlan {
+    /// Of each message, one way.
+    pub latency_us: [u64; 2],
+    /// A connection breaks when something is sent on it: half of what was sent arrives all the same.
+    pub cut: Ratio,
+    /// A connection breaks when something is answered on it.
+    pub cut_answer: Ratio,
+    /// The connections of a dead server stay open for seconds.
+    pub silent_death: Ratio,
+    pub statement_timeout_ms: u64,
+    pub lock_timeout_ms: u64,
+    pub idle_in_transaction_ms: u64,
+    pub client_check_ms: u64,
+    /// A statement stands still, wherever something of others can come in between.
+    pub stands_still: Ratio,
+    pub still_us: [u64; 2],
+    /// A commit waits for a replica.
+    pub waits_for_replica: Ratio,
+    pub replica_us: [u64; 2],
+    /// Some session is ended (`pg_terminate_backend`).
+    pub session_killed: Fault,
+    /// Some backend stands still.
+    pub session_frozen: Fault,
+    /// A second server starts, and the session that holds the first one's election lock is ended.
+    pub takeover: Fault,
+    /// The database is stopped and started; or killed and started.
+    pub restart: Fault,
+    pub crash: Fault,
+    /// It takes no writes.
+    pub read_only: Fault,
+    /// It takes no new connections.
+    pub refuses: Fault,
+}
+
+impl DatabasePlan {
+    fn draw(seed: u64) -> (StoreKind, DatabasePlan) {
+        let mut d = Dice::new(seed, Stream::Store);
+        let kind = if d.chance(Ratio::new(1, 2)) { StoreKind::Postgres } else { StoreKind::Sqlite };
+        let far = d.chance(Ratio::new(1, 5));
+        let plan = DatabasePlan {
+            latency_us: if far { [500, 30_000] } else { [50, 1_500] },
+            cut: ratio(&mut d, &[400, 100, 25]),
+            cut_answer: ratio(&mut d, &[400, 100, 25]),
+            silent_death: ratio(&mut d, &[4, 2]),
+            statement_timeout_ms: *d.pick(&[1_000, 5_000, 20_000]),
+            lock_timeout_ms: *d.pick(&[200, 1_000]),
+            idle_in_transaction_ms: *d.pick(&[1_000, 5_000]),
+            client_check_ms: *d.pick(&[0, 1_000]),
+            stands_still: ratio(&mut d, &[40, 10, 4]),
+            still_us: [10, *d.pick(&[2_000, 50_000, 600_000])],
+            waits_for_replica: ratio(&mut d, &[10, 3, 1]),
+            replica_us: [100, *d.pick(&[5_000, 300_000])],
+            session_killed: fault(&mut d, &[60, 20, 6], [0, 0]),
+            session_frozen: fault(&mut d, &[60, 20, 8], [50, 8_000]),
+            takeover: fault(&mut d, &[60, 20], [0, 0]),
+            restart: fault(&mut d, &[60, 15], [100, 3_000]),
+            crash: fault(&mut d, &[100, 40], [100, 3_000]),
+            read_only: fault(&mut d, &[100, 40], [100, 4_000]),
+            refuses: fault(&mut d, &[100, 40], [100, 4_000]),
+        };
+        (kind, plan)
+    }
 }
 
 /// How workers and clients behave.
@@ -168,6 +246,7 @@ impl Plan {
     /// The options of `seed`.
     pub fn draw(seed: u64) -> Plan {
         let mut d = Dice::new(seed, Stream::Plan);
+        let (store, database) = DatabasePlan::draw(seed);
         let session_timeout_ms = d.between([2_000, 6_000]);
         let slow_disk = d.chance(Ratio::new(1, 4));
         let slow_network = d.chance(Ratio::new(1, 4));
@@ -202,6 +281,8 @@ impl Plan {
                 notice: Ratio::new(1, *d.pick(&[1, 2, 8])),
                 false_notice: ratio(&mut d, &[200, 50]),
             },
+            store,
+            database,
             disk: DiskPlan {
                 latency_us: if slow_disk { [1_000, 60_000] } else { [100, 4_000] },
                 fail: ratio(&mut d, &[200, 40, 8]),

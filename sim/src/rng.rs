@@ -19,6 +19,9 @@ pub enum Stream {
     Workers = 7,
     Faults = 8,
     Entropy = 9,
+    Database = 10,
+    Backends = 11,
+    Store = 12,
 }
 
 /// A probability, as an integer ratio; written `1/20`.
@@ -143,6 +146,7 @@ pub struct Streams {
     pub workers: Dice,
     pub faults: Dice,
     pub entropy: Dice,
+    pub database: Dice,
 }
 
 impl Streams {
@@ -157,6 +161,7 @@ impl Streams {
             workers: dice(Stream::Workers),
             faults: dice(Stream::Faults),
             entropy: dice(Stream::Entropy),
+            database: dice(Stream::Database),
         }
     }
 }

@@ -6,8 +6,9 @@
 
 use crate::mutant::{Mutant, Mutants};
 use crate::node::effect::{CallId, Connection, Effect};
-use crate::store::append::GroupOutcome;
+use crate::store::append::{Append, Group, GroupOutcome, Member};
 use crate::store::outcome::{Failure, FailureKind, Reply};
+use crate::store::statement::{LoadedExecution, ReadHistories};
 use crate::store::transaction::{Transaction, Verdict};
 use crate::time::Mono;
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,6 +61,8 @@ struct Call<P> {
     repeated: u32,
     /// Whether an earlier sending has an unknown outcome.
     in_doubt: bool,
+    /// Only by mistake: the append that is looked for instead of being sent again.
+    looked_for: Option<Append>,
 }
 
 /// A call that is settled.
@@ -97,7 +100,7 @@ impl<P> Calls<P> {
 
     /// Sends a transaction.
     pub fn send(&mut self, now: Mono, connection: Connection, transaction: Transaction, purpose: P) -> Effect {
-        self.put(Call { purpose, connection, transaction, sent: now, repeated: 0, in_doubt: false })
+        self.put(Call { purpose, connection, transaction, sent: now, repeated: 0, in_doubt: false, looked_for: None })
     }
 
     fn put(&mut self, call: Call<P>) -> Effect {
@@ -128,8 +131,10 @@ impl<P> Calls<P> {
     /// Takes a reply in.
     pub fn reply<M: Mutants>(&mut self, now: Mono, id: CallId, reply: Reply<Verdict>, mutants: &M) -> Progress<P> {
         let Some(mut call) = self.take(id) else { return Progress::Stray };
-        let reply = plant(reply, &call.transaction, mutants);
+        let reply = plant(reply, &mut call, mutants);
         let failure = match reply {
+            // Neither written nor rejected: it may be this very group, sent before, that holds the row (protocols, 4).
+            Reply::Done(Verdict::Append(outcomes)) if call.in_doubt && outcomes.contains(&GroupOutcome::Busy) => None,
             Reply::Done(verdict) => return Progress::Settled(call.settled(Ok(verdict))),
             Reply::Failed(failure) => {
                 let may_mend = matches!(failure.kind, FailureKind::Retry | FailureKind::Reconnect);
@@ -194,15 +199,37 @@ impl<P> Call<P> {
 }
 
 /// The mistakes that guess what is unknown.
-fn plant<M: Mutants>(reply: Reply<Verdict>, transaction: &Transaction, mutants: &M) -> Reply<Verdict> {
-    let (Reply::Unknown, Transaction::Append(append)) = (&reply, transaction) else { return reply };
+fn plant<M: Mutants, P>(reply: Reply<Verdict>, call: &mut Call<P>, mutants: &M) -> Reply<Verdict> {
+    if let (Reply::Done(Verdict::Load(found)), Some(append)) = (&reply, call.looked_for.clone()) {
+        call.looked_for = None;
+        let there = found.iter().all(|loaded| append.groups.iter().any(|group| wrote(group, loaded)));
+        let written = vec![GroupOutcome::Written; append.groups.len()];
+        call.transaction = Transaction::Append(append);
+        return if there { Reply::Done(Verdict::Append(written)) } else { guessed() };
+    }
+    let (Reply::Unknown, Transaction::Append(append)) = (&reply, &call.transaction) else { return reply };
     if mutants.planted(Mutant::UnknownTakenAsFailed) {
-        return Reply::Failed(Failure { kind: FailureKind::Unwritable, message: "guessed".into() });
+        return guessed();
     }
     if mutants.planted(Mutant::UnknownTakenAsCommitted) {
         return Reply::Done(Verdict::Append(vec![GroupOutcome::Written; append.groups.len()]));
     }
+    if mutants.planted(Mutant::UnknownResolvedByReading) {
+        let executions = append.groups.iter().flat_map(|g| &g.members).map(|m| m.execution.clone()).collect();
+        call.looked_for = Some(append.clone());
+        call.transaction = Transaction::Load(ReadHistories { executions });
+    }
     reply
+}
+
+fn guessed() -> Reply<Verdict> {
+    Reply::Failed(Failure { kind: FailureKind::Unwritable, message: "guessed".into() })
+}
+
+/// Whether a history that was read goes as far as this group takes it.
+fn wrote(group: &Group, loaded: &LoadedExecution) -> bool {
+    let last = |m: &Member| m.events.last().map_or(0, |event| event.seq.0);
+    group.members.iter().any(|m| m.execution == loaded.execution && loaded.events.len() as u64 >= last(m))
 }
 
 #[cfg(test)]
@@ -249,6 +276,25 @@ mod tests {
         let reply = calls.reply(at(3001), third, Reply::Done(Verdict::Release(true)), &NoMutants);
         assert!(matches!(reply, Progress::Settled(SettledCall { outcome: Ok(_), .. })), "{reply:?}");
         assert!(!calls.any());
+    }
+
+    #[test]
+    fn a_group_in_doubt_that_is_busy_is_sent_again_under_its_id() {
+        let mut calls = Calls::new(deadlines(30));
+        let fence = Fence { term: Term(1), incarnation: Incarnation(Uuid::nil()) };
+        let append = Transaction::Append(Append { fence, groups: Vec::new() });
+        let busy = || Reply::Done(Verdict::Append(vec![GroupOutcome::Busy]));
+        let first = call_of(&calls.send(at(0), Connection::Store, append.clone(), ()));
+        assert!(matches!(calls.reply(at(1), first, Reply::Unknown, &NoMutants), Progress::Again { .. }));
+        let second = call_of(&calls.wake(at(1000))[0]);
+        assert!(matches!(calls.reply(at(1001), second, busy(), &NoMutants), Progress::Again { .. }));
+        let Effect::Store { call: third, transaction, .. } = calls.wake(at(3000)).remove(0) else { panic!("a call") };
+        assert_eq!(transaction, append);
+        let written = Reply::Done(Verdict::Append(vec![GroupOutcome::Written]));
+        assert!(matches!(calls.reply(at(3001), third, written, &NoMutants), Progress::Settled(_)));
+        // Without a doubt, busy is an answer like any other.
+        let fourth = call_of(&calls.send(at(4000), Connection::Store, append, ()));
+        assert!(matches!(calls.reply(at(4001), fourth, busy(), &NoMutants), Progress::Settled(_)));
     }
 
     #[test]

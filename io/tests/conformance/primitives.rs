@@ -234,9 +234,13 @@ impl<'a, 'b> Run<'a, 'b> {
             }
         }
         self.log.push(format!("{next:?}"));
-        self.settle()?;
-        if self.model.has_fresh_waits() {
+        // Who begins to wait looks for a deadlock soon, and nothing else happens before that.
+        let fresh = self.model.has_fresh_waits();
+        if fresh {
             self.model.pause(LOOKS_MS);
+        }
+        self.settle()?;
+        if fresh {
             self.real.pause(LOOKS_MS * self.patience);
             self.settle()?;
         }

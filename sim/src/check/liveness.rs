@@ -12,7 +12,7 @@ pub fn pending(world: &World) -> Option<String> {
         return Some("a server that was replaced still lives".into());
     }
     let running: Vec<String> = world
-        .store
+        .store()
         .owners()
         .iter()
         .map(|(id, owner)| {
@@ -24,7 +24,7 @@ pub fn pending(world: &World) -> Option<String> {
         let few = running.iter().take(3).cloned().collect::<Vec<_>>().join("; ");
         return Some(format!("{} executions run: {few}", running.len()));
     }
-    if let Some(task) = world.store.tasks().next() {
+    if let Some(task) = world.store().tasks().next() {
         return Some(format!("a task is queued for an execution that has ended: {:?}", task.row));
     }
     if let Some(client) = world.clients.iter().find(|c| c.is_busy()) {

@@ -33,6 +33,12 @@ pub trait Domain {
     /// for last.
     fn resume(&mut self, program: &mut Self::Program, context: &mut Context<'_, Self>) -> Result<Self::Rows, Stop>;
 
+    /// How long a commit waits for a replica once it is durable here, in microseconds: until then nobody sees it, and
+    /// what it has locked stays locked (R26).
+    fn commit_wait_us(&mut self) -> u64 {
+        0
+    }
+
     /// A transaction that wrote has committed: the newest version of each of its rows, none where it was deleted.
     fn committed(&mut self, session: SessionId, rows: Vec<(Self::Key, Option<Self::Row>)>, notes: Vec<Self::Note>);
 }
@@ -46,7 +52,7 @@ pub enum Writable {
     DiskFull,
 }
 
-pub(super) type SessionOf<D> = Session<<D as Domain>::Program, <D as Domain>::Note>;
+pub(super) type SessionOf<D> = Session<<D as Domain>::Program, <D as Domain>::Note, <D as Domain>::Rows>;
 
 /// Everything but the domain.
 #[derive(Clone, Debug)]
@@ -221,7 +227,7 @@ impl<D: Domain> Engine<D> {
 
     /// Whether a session has a command that has not ended.
     pub fn is_busy(&self, session: SessionId) -> bool {
-        self.state.sessions.get(&session).is_some_and(|s| s.running.is_some() || s.inbox.is_some())
+        self.state.sessions.get(&session).is_some_and(SessionOf::<D>::is_busy)
     }
 
     /// Whom a session waits for; empty if it does not wait for a lock.
@@ -260,7 +266,7 @@ impl<D: Domain> Engine<D> {
             self.answers.push((session, Err(SqlError::CLOSED)));
             return;
         };
-        assert!(s.running.is_none() && s.inbox.is_none(), "a client sends one command at a time");
+        assert!(!s.is_busy(), "a client sends one command at a time");
         assert!(s.client_gone.is_none(), "who is gone sends nothing");
         s.inbox = Some(command);
         self.take_in(session);
@@ -307,10 +313,7 @@ impl<D: Domain> Engine<D> {
                 self.end_transaction(session, false);
                 self.ended(session, Ok(Answer::RolledBack));
             }
-            Command::Commit => {
-                self.end_transaction(session, true);
-                self.ended(session, Ok(Answer::Committed));
-            }
+            Command::Commit => self.commit(session, Answer::Committed),
             Command::Rollback => {
                 s.failed = false;
                 self.end_transaction(session, false);
@@ -381,12 +384,26 @@ impl<D: Domain> Engine<D> {
             Err(Stop::Fails(error)) => self.fail(session, error),
             Ok(rows) => {
                 s.running = None;
-                if !s.in_block() {
-                    self.end_transaction(session, true);
+                if s.in_block() {
+                    self.ended(session, Ok(Answer::Rows(rows)));
+                } else {
+                    self.commit(session, Answer::Rows(rows));
                 }
-                self.ended(session, Ok(Answer::Rows(rows)));
             }
         }
+    }
+
+    /// Commits, and answers so once that is durable everywhere.
+    fn commit(&mut self, session: SessionId, answer: Answer<D::Rows>) {
+        let s = self.state.sessions.get_mut(&session).expect("it lives");
+        let wrote = s.transaction.as_ref().is_some_and(|t| t.wrote);
+        let wait = if wrote { self.domain.commit_wait_us() } else { 0 };
+        if wait > 0 {
+            s.committing = Some((self.state.now + wait, answer));
+            return;
+        }
+        self.end_transaction(session, true);
+        self.ended(session, Ok(answer));
     }
 
     /// A statement fails: its transaction is rolled back at once, and its locks are free.
@@ -475,10 +492,12 @@ impl<D: Domain> Engine<D> {
 
     fn end_session(&mut self, session: SessionId, last_words: Option<SqlError>) {
         let Some(s) = self.state.sessions.get_mut(&session) else { return };
-        let asked = s.running.is_some() || s.inbox.is_some();
+        let asked = s.running.is_some() || s.inbox.is_some() || s.committing.is_some();
         let told = s.client_gone.is_none();
         s.running = None;
-        self.end_transaction(session, false);
+        // What only waits for a replica is committed (R26).
+        let durable = s.committing.take().is_some();
+        self.end_transaction(session, durable);
         let woken = self.state.locks.release_all(session, Scope::Session);
         self.state.runnable.extend(woken);
         self.state.sessions.remove(&session);
@@ -507,7 +526,7 @@ impl<D: Domain> Engine<D> {
         let Some(s) = self.state.sessions.get_mut(&session) else { return };
         s.client_gone = s.client_gone.or(Some(now));
         let with_it = self.state.flaw == Some(Flaw::StatementEndsWithClient);
-        if !s.frozen && (s.running.is_none() || with_it) {
+        if !s.frozen && (!s.is_busy() || with_it) {
             self.end_session(session, None);
         }
         self.pump();
@@ -543,7 +562,7 @@ impl<D: Domain> Engine<D> {
             self.take_in(session);
         }
         self.pump();
-        let idle = self.state.sessions.get(&session).is_some_and(|s| s.client_gone.is_some() && s.running.is_none());
+        let idle = self.state.sessions.get(&session).is_some_and(|s| s.client_gone.is_some() && !s.is_busy());
         if idle {
             self.end_session(session, None);
             self.pump();
@@ -658,6 +677,12 @@ impl<D: Domain> Engine<D> {
             Timer::Statement => {
                 self.state.counts.timeouts += 1;
                 self.fail(session, SqlError::error(Code::QueryCanceled));
+            }
+            Timer::Durable => {
+                let s = self.state.sessions.get_mut(&session).expect("it lives");
+                let (_, answer) = s.committing.take().expect("it waits for a replica");
+                self.end_transaction(session, true);
+                self.ended(session, Ok(answer));
             }
             Timer::Client => self.end_session(session, Some(SqlError::fatal(Code::ConnectionLost))),
             Timer::IdleInTransaction | Timer::Idle => {

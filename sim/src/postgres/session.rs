@@ -111,7 +111,7 @@ pub struct Waits {
 
 /// A backend.
 #[derive(Clone, Debug)]
-pub struct Session<P, N> {
+pub struct Session<P, N, T> {
     pub settings: Settings,
     pub transaction: Option<Transaction<N>>,
     /// The transaction failed, and its client has not rolled it back yet.
@@ -125,14 +125,16 @@ pub struct Session<P, N> {
     pub frozen: bool,
     /// What reached it while it stood still.
     pub inbox: Option<Command<P>>,
+    /// Its transaction is committed here, waits for a replica until then, and answers this.
+    pub committing: Option<(u64, Answer<T>)>,
     /// It was told to end while it stood still.
     pub doomed: Option<SqlError>,
     /// It may go on as soon as it is not frozen.
     pub granted: bool,
 }
 
-impl<P, N> Session<P, N> {
-    pub fn new(settings: Settings, now: u64) -> Session<P, N> {
+impl<P, N, T> Session<P, N, T> {
+    pub fn new(settings: Settings, now: u64) -> Session<P, N, T> {
         Session {
             settings,
             transaction: None,
@@ -142,9 +144,15 @@ impl<P, N> Session<P, N> {
             client_gone: None,
             frozen: false,
             inbox: None,
+            committing: None,
             doomed: None,
             granted: false,
         }
+    }
+
+    /// Whether it has a command that has not ended.
+    pub fn is_busy(&self) -> bool {
+        self.running.is_some() || self.inbox.is_some() || self.committing.is_some()
     }
 
     pub fn in_block(&self) -> bool {
@@ -154,6 +162,10 @@ impl<P, N> Session<P, N> {
     /// What comes next by itself, and when.
     pub fn next_timer(&self) -> Option<(u64, Timer)> {
         let s = &self.settings;
+        if let Some((until, _)) = &self.committing {
+            // A statement's time-out does not end this (R18).
+            return Some((*until, Timer::Durable));
+        }
         let after = |since: u64, ms: u64, timer| (ms > 0).then_some((since + ms * 1_000, timer));
         let all = match &self.running {
             Some(running) => [
@@ -186,6 +198,7 @@ impl<P, N> Session<P, N> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timer {
     Wakes,
+    Durable,
     Deadlock,
     Lock,
     Statement,

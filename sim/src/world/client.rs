@@ -80,6 +80,7 @@ impl World {
         }
         let habits = self.plan.habits.clone();
         let ids = self.book.ids();
+        let none_runs = self.store().owners().is_empty();
         let dice = &mut self.dice.clients;
         if self.starts_left > 0 && !self.healed && dice.chance(Ratio::new(1, 2)) {
             return Some(self.next_start());
@@ -88,7 +89,7 @@ impl World {
             // Nothing to read yet; a healed world that never started anything has nothing to do.
             return (!self.healed).then_some(Request::Health);
         }
-        if self.healed && self.store.owners().is_empty() {
+        if self.healed && none_runs {
             return None;
         }
         let id = dice.pick(&ids).clone();

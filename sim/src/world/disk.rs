@@ -29,6 +29,15 @@ pub struct Disk {
     untold: BTreeMap<GroupId, bool>,
 }
 
+impl Disk {
+    /// What became of these groups was not told.
+    pub fn note_untold(&mut self, groups: &[GroupId]) {
+        for group in groups {
+            self.untold.entry(*group).or_insert(false);
+        }
+    }
+}
+
 /// A call under way.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -79,10 +88,14 @@ impl World {
 
     /// A node sends a call.
     pub(super) fn call(&mut self, pid: Pid, id: CallId, connection: Connection, transaction: Transaction) {
+        let on_postgres = self.postgres.is_some();
         let calls = &mut self.process(pid).calls;
-        let call = Call { connection, transaction, stage: Stage::Waiting };
+        let call = Call { connection, transaction: transaction.clone(), stage: Stage::Waiting };
         let known = calls.under_way.insert(id, call).is_some();
         assert!(!known, "every sending has a new call id");
+        if on_postgres {
+            return self.enqueue(pid, id, connection, transaction);
+        }
         if connection == Connection::Requests {
             self.take_up(pid, id);
             return;
@@ -183,8 +196,8 @@ impl World {
     }
 
     fn execute(&mut self, pid: Pid, transaction: &Transaction, changed: &mut bool) -> Reply<Verdict> {
-        self.store.set_clock(self.host.read(self.now));
-        let (reply, commit) = self.store.execute(transaction.clone());
+        self.sqlite.set_clock(self.host.read(self.now));
+        let (reply, commit) = self.sqlite.execute(transaction.clone());
         *changed = !commit.changes.is_empty();
         if *changed {
             self.trace.record(self.now, "commit", &(pid, &commit));
@@ -197,7 +210,7 @@ impl World {
             }
         }
         let committed =
-            Committed { commit: &commit, store: &self.store, book: &self.book, steady_clock: self.steady_clock };
+            Committed { commit: &commit, store: &self.sqlite, book: &self.book, steady_clock: self.steady_clock };
         let checked = self.checks.on_commit(&committed, &mut self.marks);
         self.holds(checked);
         reply
@@ -213,7 +226,7 @@ impl World {
         }
     }
 
-    fn mark_commit(&mut self, commit: &Commit) {
+    pub(super) fn mark_commit(&mut self, commit: &Commit) {
         let groups = commit.changes.iter().filter(|c| matches!(c, Change::Group { .. })).count();
         if groups > 1 {
             self.marks.hit(Mark::BigBatch);
@@ -234,14 +247,15 @@ impl World {
         }
     }
 
-    fn mark_reply(&mut self, reply: &Reply<Verdict>) {
+    pub(super) fn mark_reply(&mut self, reply: &Reply<Verdict>) {
         match reply {
             Reply::Done(Verdict::Append(outcomes)) => {
                 for outcome in outcomes {
                     match outcome {
                         GroupOutcome::Rejected(Rejection::Fenced { .. }) => self.marks.hit(Mark::FencedAppend),
                         GroupOutcome::Rejected(_) => self.marks.hit(Mark::GroupRejected),
-                        GroupOutcome::Written | GroupOutcome::Busy => {}
+                        GroupOutcome::Busy => self.marks.hit(Mark::Busy),
+                        GroupOutcome::Written => {}
                     }
                 }
             }

@@ -1,7 +1,9 @@
 //! Everything that can be in the world's event queue.
 
 use super::network::Heard;
+use super::postgres::{Heard as Answered, LinkId, Message};
 use super::server::Pid;
+use crate::postgres::SessionId as BackendId;
 use orbit_core::node::{CallId, RequestId};
 use orbit_core::store::outcome::Reply;
 use orbit_core::store::transaction::Verdict;
@@ -18,6 +20,14 @@ pub enum Event {
     Client(usize),
     /// A worker goes on, if this life of it has not ended.
     Worker(usize, u32, WorkerEvent),
+    /// Something reaches the database, or (none) its own time has come.
+    Database(Option<(LinkId, Message)>),
+    /// A backend that stood still goes on.
+    Thaw(BackendId),
+    /// The database takes writes again.
+    WritesAgain,
+    /// The database can be connected to again.
+    DatabaseUp,
     /// The world looks for new troubles.
     Tick,
     /// The chaos is over.
@@ -35,6 +45,8 @@ pub enum ProcessEvent {
     Runs(CallId),
     /// A call's reply comes.
     Replies(CallId, Reply<Verdict>),
+    /// Something comes back from the database.
+    Database(LinkId, Answered),
     /// A request comes.
     Arrives(RequestId),
     /// The one who asked is gone.

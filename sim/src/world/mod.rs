@@ -2,7 +2,8 @@
 //!
 //! * [`clock`]: true time and what processes read of it.
 //! * [`event`]: everything that can be in the queue.
-//! * [`server`]: server processes. [`disk`]: their calls on the database. [`network`]: requests and answers.
+//! * [`server`]: server processes. [`disk`]: their calls on SQLite, [`postgres`]: on PostgreSQL. [`network`]: requests
+//!   and answers.
 //! * [`client`], [`worker`]: those who ask. `nemesis`: what goes wrong. [`book`]: what was asked, said and told.
 
 pub mod book;
@@ -12,13 +13,15 @@ pub mod disk;
 pub mod event;
 mod nemesis;
 pub mod network;
+pub mod postgres;
 pub mod server;
 pub mod worker;
 
 use crate::check::{Checked, Checks, Violation, liveness};
 use crate::coverage::Coverage;
 use crate::mutant::Planted;
-use crate::plan::{Plan, TICK_MS};
+use crate::plan::{Plan, StoreKind, TICK_MS};
+use crate::postgres::store as orbit;
 use crate::report::{Failure, Trace};
 use crate::rng::{Dice, Ratio, Stream, Streams};
 use crate::store::ModelStore;
@@ -31,6 +34,8 @@ use event::{Event, WorkerEvent};
 use network::Network;
 use orbit_core::api::Request;
 use orbit_core::id::{ClusterId, Seq};
+use orbit_core::mutant::Mutant;
+use postgres::Database;
 use server::{Pid, Process};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -48,7 +53,10 @@ pub struct World {
     host: HostClock,
     /// Whether the host's clock has never stepped.
     steady_clock: bool,
-    pub(crate) store: ModelStore,
+    /// On SQLite: the database.
+    sqlite: ModelStore,
+    /// On PostgreSQL: the database, and the ways to it.
+    postgres: Option<Box<Database>>,
     disk: Disk,
     pub(crate) processes: BTreeMap<Pid, Process>,
     last_pid: u32,
@@ -88,8 +96,10 @@ impl World {
         let mut dice = Streams::new(plan.seed);
         let mut workload = Dice::new(plan.seed.wrapping_add(1), Stream::Workload);
         let workers = (0..plan.workers as usize).map(|index| worker(&plan, &mut workload, index)).collect();
+        let cluster_id = ClusterId(dice.entropy.uuid());
         World {
-            store: ModelStore::new(ClusterId(dice.entropy.uuid())),
+            sqlite: ModelStore::new(cluster_id),
+            postgres: (plan.store == StoreKind::Postgres).then(|| Box::new(database(&plan, planted, cluster_id))),
             dice,
             planted,
             now: Time(0),
@@ -138,13 +148,15 @@ impl World {
             self.happens(event);
         }
         if self.failure.is_none() {
-            let checked = self.checks.at_end(&self.store, &self.book);
+            let postgres = self.postgres.as_deref().map(Database::store);
+            let checked = self.checks.at_end(postgres.unwrap_or(&self.sqlite), &self.book);
             self.holds(checked);
         }
+        let executions = self.store().executions().len() as u64;
         Ended {
             failure: self.failure,
             marks: self.marks,
-            executions: self.store.executions().len() as u64,
+            executions,
             simulated_ms: self.now.0 / 1_000,
             lines: self.trace.lines(),
             hash: self.trace.finish(),
@@ -158,10 +170,19 @@ impl World {
             Event::Hears(id, heard) => self.hears(id, heard),
             Event::Client(index) => self.client_event(index),
             Event::Worker(index, life, event) => self.worker_event(index, life, event),
+            Event::Database(arrived) => self.database_event(arrived),
+            Event::Thaw(session) => self.thaw(session),
+            Event::WritesAgain => self.database().engine.set_writable(crate::postgres::Writable::Yes),
+            Event::DatabaseUp => self.database_up(),
             Event::Tick => self.tick(),
             Event::Heal => self.heal(),
             Event::Look => self.look(),
         }
+    }
+
+    /// What the database holds, as committed.
+    pub(crate) fn store(&self) -> &ModelStore {
+        self.postgres.as_deref().map_or(&self.sqlite, Database::store)
     }
 
     fn client_event(&mut self, index: usize) {
@@ -195,7 +216,7 @@ impl World {
         self.trace.record(self.now, "audit", &());
         self.checks.read.show_all(&self.checks.history);
         let mut audit = Vec::new();
-        for id in self.store.executions().keys() {
+        for id in self.store().executions().keys() {
             audit.push(Request::GetExecution(id.clone()));
             audit.push(Request::Wait { execution: id.clone(), timeout: Duration::from_millis(10) });
             audit.push(Request::GetHistory { execution: id.clone(), after: Seq(0), limit: 1_000, max_bytes: 1 << 20 });
@@ -231,6 +252,26 @@ impl World {
             });
         }
     }
+}
+
+/// The PostgreSQL of the plan.
+fn database(plan: &Plan, planted: Planted, cluster_id: ClusterId) -> Database {
+    let d = &plan.database;
+    let pace = orbit::Pace {
+        stands_still: d.stands_still,
+        us: d.still_us,
+        waits_for_replica: d.waits_for_replica,
+        replica_us: d.replica_us,
+    };
+    let mut engine = orbit::database(cluster_id, pace, Dice::new(plan.seed, Stream::Backends));
+    engine.domain.fence_lock = match planted.0 {
+        Some(Mutant::FenceKeyShared) => orbit::FenceLock::KeyShare,
+        Some(Mutant::FenceUnlocked) => orbit::FenceLock::Plain,
+        Some(Mutant::FenceInAnotherTransaction) => orbit::FenceLock::Before,
+        Some(Mutant::FenceMissing) => orbit::FenceLock::None,
+        _ => orbit::FenceLock::Share,
+    };
+    Database::new(engine)
 }
 
 /// A worker of the plan: the first one can run everything.

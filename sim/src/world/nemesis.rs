@@ -5,6 +5,7 @@ use super::event::Event;
 use super::server::Pid;
 use crate::coverage::Mark;
 use crate::plan::{Fault, TICK_MS};
+use crate::postgres::Writable;
 
 impl World {
     /// Whether a fault begins now, and for how many milliseconds.
@@ -33,10 +34,17 @@ impl World {
         if let Some(ms) = self.strikes(faults.disk_full) {
             self.trace.record(self.now, "disk full", &ms);
             self.disk.full_until = self.now.plus_ms(ms);
+            self.writes_stop(Writable::DiskFull, ms);
         }
         if let Some(ms) = self.strikes(faults.disk_stall) {
             self.trace.record(self.now, "disk stalls", &ms);
             self.disk.stalled_until = self.now.plus_ms(ms);
+            if self.postgres.is_some() {
+                self.freeze_all(ms);
+            }
+        }
+        if self.postgres.is_some() {
+            self.strike_database();
         }
         if let Some(ms) = self.strikes(faults.network_down) {
             self.trace.record(self.now, "network down", &ms);
@@ -70,16 +78,21 @@ impl World {
             self.strikes(faults.pause),
             self.strikes(faults.usurp),
         );
+        let takeover = self.postgres.is_some() && self.strikes(self.plan.database.takeover).is_some();
+        let usurp = usurp.is_some() || takeover;
         let Some(pid) = self.some_process() else { return };
         if let Some(ms) = pause {
             self.pause(pid, ms);
         }
-        if usurp.is_some() && self.processes.len() == 1 && !self.process(pid).stopping {
+        if usurp && self.processes.len() == 1 && !self.process(pid).stopping {
             // Whichever of the two campaigns last deposes the other.
             self.process(pid).excuses.usurped = true;
             let second = self.launch();
             if let Some(second) = self.processes.get_mut(&second) {
                 second.excuses.usurped = true;
+            }
+            if self.postgres.is_some() {
+                self.kill_election(pid);
             }
         }
         if stop.is_some() && self.processes.contains_key(&pid) {
@@ -87,6 +100,38 @@ impl World {
         }
         if crash.is_some() {
             self.crash(pid);
+        }
+    }
+
+    fn strike_database(&mut self) {
+        let plan = self.plan.database.clone();
+        if self.strikes(plan.session_killed).is_some() {
+            self.kill_session();
+        }
+        if let Some(ms) = self.strikes(plan.session_frozen) {
+            self.freeze_session(ms);
+        }
+        if let Some(ms) = self.strikes(plan.restart) {
+            self.restart_database(false, ms);
+        }
+        if let Some(ms) = self.strikes(plan.crash) {
+            self.restart_database(true, ms);
+        }
+        if let Some(ms) = self.strikes(plan.read_only) {
+            self.writes_stop(Writable::ReadOnly, ms);
+        }
+        if let Some(ms) = self.strikes(plan.refuses) {
+            self.trace.record(self.now, "connections refused", &ms);
+            let until = self.now.plus_ms(ms);
+            self.database().refuses_until = until;
+        }
+    }
+
+    fn writes_stop(&mut self, why: Writable, ms: u64) {
+        if self.postgres.is_some() {
+            self.trace.record(self.now, "no writes", &(format!("{why:?}"), ms));
+            self.database().engine.set_writable(why);
+            self.at(self.now.plus_ms(ms), Event::WritesAgain);
         }
     }
 
@@ -104,6 +149,9 @@ impl World {
         self.disk.full_until = self.now;
         self.disk.stalled_until = self.now;
         self.network.down_until = self.now;
+        if self.postgres.is_some() {
+            self.heal_database();
+        }
         let all: Vec<Pid> = self.processes.keys().copied().collect();
         for pid in all {
             self.resume(pid);

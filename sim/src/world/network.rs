@@ -1,6 +1,7 @@
 //! The way between clients, workers and the server: a request or its answer is lost, late, or wanted by nobody any more.
 
 use super::event::{Event, ProcessEvent};
+use super::postgres::Database;
 use super::server::Pid;
 use super::{World, clock::Time};
 use crate::check::{Answer, patience, read};
@@ -164,11 +165,12 @@ impl World {
             return;
         };
         let (waits, exchange) = (exchange.waits, exchange.clone());
+        let store = self.postgres.as_deref().map_or(&self.sqlite, Database::store);
         let answer = Answer {
             exchange: &exchange,
             response: &response,
-            store: &self.store,
-            current: self.processes.get(&pid).is_some_and(|p| p.fence == Some(self.store.fence())),
+            store,
+            current: self.processes.get(&pid).is_some_and(|p| p.fence == Some(store.fence())),
             stopping: self.processes.get(&pid).is_some_and(|p| p.stopping),
             on_the_wire: waits,
             session_timeout: Duration::from_millis(self.plan.server.session_timeout_ms),

@@ -4,6 +4,7 @@ use super::World;
 use super::clock::{ProcessClock, Time};
 use super::disk::{Calls, Stage};
 use super::event::{Event, ProcessEvent};
+use super::postgres::Lanes;
 use crate::check::{Violation, log};
 use crate::coverage::Mark;
 use crate::mutant::Planted;
@@ -31,6 +32,8 @@ pub struct Process {
     node: Node<Planted>,
     pub clock: ProcessClock,
     pub calls: Calls,
+    /// Its connections to PostgreSQL.
+    pub lanes: Lanes,
     /// The fence that it raised, once its campaign has committed.
     pub fence: Option<Fence>,
     /// What its timer is set for, and how often it was set.
@@ -84,6 +87,7 @@ impl World {
             node,
             clock,
             calls: Calls::default(),
+            lanes: Lanes::default(),
             fence: None,
             timer: (None, 0),
             paused: None,
@@ -142,6 +146,7 @@ impl World {
             ProcessEvent::Wake(_) => {}
             ProcessEvent::Runs(id) => self.runs(pid, id),
             ProcessEvent::Replies(id, reply) => self.replies(pid, id, reply),
+            ProcessEvent::Database(id, heard) => self.database_heard(pid, id, heard),
             ProcessEvent::Arrives(id) => self.arrives(pid, id),
             ProcessEvent::Gone(id) => self.give(pid, Input::RequestGone(id)),
             ProcessEvent::AnswerLost(id) => self.give(pid, Input::AnswerLost(id)),
@@ -196,6 +201,7 @@ impl World {
         self.trace.record(self.now, "effect", &(pid, &effect));
         match effect {
             Effect::Store { call, connection, transaction } => self.call(pid, call, connection, transaction),
+            Effect::WriteOff { call, connection } if self.postgres.is_some() => self.write_off(pid, call, connection),
             // The model of SQLite hangs nowhere for ever, and its late replies are dropped by the node.
             Effect::WriteOff { .. } => {}
             Effect::Respond { request, response } => self.respond(pid, request, response),
@@ -243,6 +249,7 @@ impl World {
             let message = format!("a server ended with status {status}, which no fault explains");
             self.fails(Violation::safety("exit", message));
         }
+        self.connections_end(process.lanes);
         self.break_off(pid);
         let pause = self.dice.server.between([20, 2_000]);
         self.at(self.now.plus_ms(pause), Event::StartServer);
@@ -264,6 +271,7 @@ impl World {
         if !committed && !open {
             self.marks.hit(Mark::CrashAfterReply);
         }
+        self.connections_end(process.lanes);
         self.break_off(pid);
         let pause = self.dice.server.between(self.plan.faults.crash.bounds());
         self.at(self.now.plus_ms(pause), Event::StartServer);
@@ -271,7 +279,7 @@ impl World {
 
     /// A process is told to stop.
     pub(super) fn stop(&mut self, pid: Pid) {
-        let running = !self.store.owners().is_empty();
+        let running = !self.store().owners().is_empty();
         let process = self.process(pid);
         if std::mem::replace(&mut process.stopping, true) {
             return;

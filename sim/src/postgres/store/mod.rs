@@ -46,6 +46,15 @@ pub enum FenceLock {
 pub struct Pace {
     pub stands_still: Ratio,
     pub us: [u64; 2],
+    /// A commit waits for a replica.
+    pub waits_for_replica: Ratio,
+    pub replica_us: [u64; 2],
+}
+
+impl Pace {
+    /// At once.
+    pub const NONE: Pace =
+        Pace { stands_still: Ratio::NEVER, us: [0, 0], waits_for_replica: Ratio::NEVER, replica_us: [0, 0] };
 }
 
 /// A commit that changed something.
@@ -128,6 +137,12 @@ impl Domain for Orbit {
             }
             statement => Ok(self.store.read(statement, orbit_core::time::ClusterMs(cx.clock_ms()))),
         }
+    }
+
+    fn commit_wait_us(&mut self) -> u64 {
+        let waits = self.dice.chance(self.pace.waits_for_replica);
+        let us = self.dice.between(self.pace.replica_us);
+        if waits { us } else { 0 }
     }
 
     fn committed(&mut self, session: SessionId, rows: Vec<(Key, Option<Row>)>, changes: Vec<Change>) {

@@ -3,7 +3,7 @@
 use super::{Orbit, Pace, Program, database};
 use crate::postgres::engine::{Engine, SessionId};
 use crate::postgres::session::{Answer, Command, Settings};
-use crate::rng::{Dice, Ratio, Stream};
+use crate::rng::{Dice, Stream};
 use crate::store::ModelStore;
 use orbit_core::id::ClusterId;
 use orbit_core::store::executor::{Ask, Executor, Frame};
@@ -22,8 +22,7 @@ pub struct Whole {
 impl Whole {
     /// A database whose tables were just made.
     pub fn new(cluster_id: ClusterId) -> Whole {
-        let pace = Pace { stands_still: Ratio::NEVER, us: [0, 0] };
-        let mut engine = database(cluster_id, pace, Dice::new(0, Stream::Disk));
+        let mut engine = database(cluster_id, Pace::NONE, Dice::new(0, Stream::Disk));
         let session = engine.connect(Settings::default()).expect("it is up");
         Whole { engine, session }
     }
