@@ -104,8 +104,8 @@ impl<D: Domain + ?Sized> Context<'_, D> {
 
     /// The row of this key that is there now, whatever the snapshot sees.
     pub fn newest_of(&self, key: &D::Key) -> Option<RowId> {
-        let rows = self.state.tables.of_key(key).iter().copied();
-        rows.filter(|row| self.state.tables.row(*row).newest().ended.is_none()).last()
+        let mut rows = self.state.tables.of_key(key).iter().copied();
+        rows.rfind(|row| self.state.tables.row(*row).newest().ended.is_none())
     }
 
     /// As if another statement of the same transaction began: it sees what was committed meanwhile.

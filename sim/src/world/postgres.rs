@@ -63,7 +63,7 @@ struct Link {
 #[derive(Clone, Debug)]
 pub enum Message {
     Connect,
-    Command(Command<Program>, &'static str),
+    Command(Box<Command<Program>>, &'static str),
     /// The other end is gone.
     Gone,
 }
@@ -282,7 +282,7 @@ impl World {
         let link = self.lane(pid, key).link.expect("it is connected");
         let (cut, lost) = (self.link_chance(self.plan.database.cut), self.dice.database.chance(Ratio::new(1, 2)));
         if !(cut && lost) {
-            self.send_there(link, Message::Command(command, name));
+            self.send_there(link, Message::Command(Box::new(command), name));
         }
         if cut {
             self.cut(link);
@@ -338,7 +338,7 @@ impl World {
                     return self.send_back(id, Heard::Error(SqlError::CLOSED));
                 }
                 database.runs.insert(session, name);
-                database.engine.start(session, command);
+                database.engine.start(session, *command);
             }
             Message::Gone => {
                 let session = link.session;

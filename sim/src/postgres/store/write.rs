@@ -199,7 +199,7 @@ fn claimed_before(statement: &ClaimTasks, cx: &mut Cx<'_>) -> Vec<ClaimedTask> {
         .iter()
         .map(|found| found.value.task())
         .filter(|entry| entry.claim.is_some_and(|(_, key)| key == statement.key))
-        .map(|entry| claimed_task(entry))
+        .map(claimed_task)
         .map(|task| (task.token, task))
         .collect();
     let tokens = statement.wants.iter().flat_map(|want| &want.tokens);
