@@ -53,8 +53,11 @@ pub enum Command {
     /// List workers.
     #[command(subcommand)]
     Workers(WorkersCommand),
-    /// Show how a server, or a database file, is.
+    /// Show how a server, or a database, is.
     Status(StatusArgs),
+    /// Look at the tables of a PostgreSQL database, and bring them up to date.
+    #[command(subcommand)]
+    Db(DbCommand),
     /// Show the server's settings.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -157,8 +160,8 @@ pub struct BenchArgs {
     #[arg(long, default_value_t = 32)]
     pub concurrency: usize,
     /// The database [default: a file that is thrown away].
-    #[arg(long, value_name = "FILE")]
-    pub db: Option<PathBuf>,
+    #[arg(long, value_name = "FILE|URL")]
+    pub db: Option<String>,
     /// Be one of the workers, of the server at this address.
     #[arg(long, hide = true, value_name = "URL")]
     pub worker: Option<String>,
@@ -378,12 +381,54 @@ pub struct ListWorkersArgs {
     pub output: Output,
 }
 
+/// `orbit db …`
+#[derive(Debug, Subcommand)]
+pub enum DbCommand {
+    /// The versions of the tables. A server does this by itself, unless it is started with --migrate never.
+    #[command(subcommand)]
+    Migrate(MigrateCommand),
+}
+
+/// `orbit db migrate …`
+#[derive(Debug, Subcommand)]
+pub enum MigrateCommand {
+    /// Show which version the tables are of, and what is missing.
+    Status(DbArgs),
+    /// Show the SQL that would bring them up to date.
+    Plan(DbArgs),
+    /// Bring them up to date.
+    Up(UpArgs),
+}
+
+/// The database of a command.
+#[derive(Debug, Args)]
+pub struct DbArgs {
+    /// The database: postgres://user@host/database.
+    #[arg(long, env = "ORBIT_DB", value_name = "URL", hide_env_values = true)]
+    pub db: String,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `orbit db migrate up`
+#[derive(Debug, Args)]
+pub struct UpArgs {
+    /// Print the SQL, and run nothing.
+    #[arg(long)]
+    pub print_sql: bool,
+    /// How long another one that changes the tables is waited for, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = crate::config::Seconds::parse)]
+    pub timeout: crate::config::Seconds,
+    #[command(flatten)]
+    pub database: DbArgs,
+}
+
 /// `orbit status`
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// Look at a database file instead, whether or not a server has it open.
-    #[arg(long, env = "ORBIT_DB", value_name = "FILE")]
-    pub db: Option<PathBuf>,
+    /// Look at a database instead, whether or not a server has it open.
+    #[arg(long, env = "ORBIT_DB", value_name = "FILE|URL", hide_env_values = true)]
+    pub db: Option<String>,
     #[command(flatten)]
     pub remote: Remote,
     #[command(flatten)]

@@ -3,21 +3,25 @@
 //! `clap` reads the first two, [`Settings::read_file`] the third; [`Settings::or`] puts them together and
 //! [`Options::from_settings`] checks the whole and fills in the defaults.
 
+use crate::database::Database;
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// The options of `orbit server`, each as far as it was given.
 #[derive(Clone, Debug, Default, PartialEq, Args, Deserialize)]
 pub struct Settings {
-    /// The database: a SQLite file, made where there is none [default: orbit.db].
-    #[arg(long, env = "ORBIT_DB", value_name = "FILE")]
+    /// The database: a SQLite file, made where there is none, or postgres://user@host/database [default: orbit.db].
+    #[arg(long, env = "ORBIT_DB", value_name = "FILE|URL", hide_env_values = true)]
     pub db: Option<String>,
+    /// Whether the server brings the tables of a PostgreSQL database up to date when it starts [default: auto].
+    #[arg(long, env = "ORBIT_MIGRATE", value_enum)]
+    pub migrate: Option<MigrateWhen>,
     /// The address to serve [default: 127.0.0.1:7233].
     #[arg(long, env = "ORBIT_ADDR", value_name = "IP:PORT")]
     pub addr: Option<SocketAddr>,
@@ -74,6 +78,17 @@ pub struct LogSettings {
     pub log_level: Option<String>,
 }
 
+/// Whether tables are changed at the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MigrateWhen {
+    /// Brought up to date.
+    #[default]
+    Auto,
+    /// Only looked at: `orbit db migrate up` changes them, and the server needs no right to.
+    Never,
+}
+
 /// The form of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -123,7 +138,6 @@ later! {
     election_session_timeout, "--election-session-timeout", "ORBIT_ELECTION_SESSION_TIMEOUT";
     hide_addresses, "--hide-addresses", "ORBIT_HIDE_ADDRESSES";
     recovery, "--recovery", "ORBIT_RECOVERY";
-    migrate, "--migrate", "ORBIT_MIGRATE";
     max_fan_out, "--max-fan-out", "ORBIT_MAX_FAN_OUT";
     enable_http_adapter, "--enable-http-adapter", "ORBIT_ENABLE_HTTP_ADAPTER";
     grpc_addr, "--grpc-addr", "ORBIT_GRPC_ADDR";
@@ -219,6 +233,7 @@ impl Settings {
     pub fn or(self, other: Settings) -> Settings {
         Settings {
             db: self.db.or(other.db),
+            migrate: self.migrate.or(other.migrate),
             addr: self.addr.or(other.addr),
             token: self.token.or(other.token),
             node_id: self.node_id.or(other.node_id),
@@ -280,7 +295,8 @@ fn distance(a: &str, b: &str) -> usize {
 /// Everything that a server is started with, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    pub db: PathBuf,
+    pub db: Database,
+    pub migrate: MigrateWhen,
     pub addr: SocketAddr,
     pub token: Option<String>,
     pub node_id: String,
@@ -298,13 +314,8 @@ pub struct Options {
 impl Options {
     /// Checks the options and fills in the defaults.
     pub fn from_settings(settings: Settings) -> Result<Options, Failure> {
-        let db = settings.db.unwrap_or_else(|| "orbit.db".into());
-        let on_postgres = db.starts_with("postgres://") || db.starts_with("postgresql://");
-        if on_postgres {
-            return Err(Failure::usage("PostgreSQL (--db postgres://…) is not in this version of Orbit")
-                .hint("give --db the path of a SQLite file, for example orbit.db"));
-        }
-        settings.later.refuse()?;
+        let db = Database::parse(settings.db.as_deref().unwrap_or("orbit.db"))?;
+        settings.later.refuse(&db)?;
         let limits = orbit_core::node::Limits::default();
         let session_timeout = settings.session_timeout.map_or(Duration::from_secs(30), |given| given.0);
         if session_timeout < Duration::from_millis(500) {
@@ -333,7 +344,8 @@ impl Options {
             given => Ok(given.unwrap_or(default)),
         };
         Ok(Options {
-            db: db.into(),
+            db,
+            migrate: settings.migrate.unwrap_or_default(),
             addr: settings.addr.unwrap_or_else(default_addr),
             token: settings.token.filter(|token| !token.is_empty()),
             node_id: settings.node_id.map_or_else(|| Ok(default_node_id()), check_node_id)?,
@@ -368,7 +380,14 @@ impl Options {
 
 impl LaterSettings {
     /// Says why options of later releases cannot be given yet. On SQLite, `--cluster` never can.
-    fn refuse(&self) -> Result<(), Failure> {
+    fn refuse(&self, db: &Database) -> Result<(), Failure> {
+        let on_postgres = matches!(db, Database::Postgres(..));
+        if self.cluster == Some(true) && on_postgres {
+            return Err(Failure::usage(
+                "--cluster is not in this version of Orbit: one server has the database to itself",
+            )
+            .hint("leave it out"));
+        }
         if self.cluster == Some(true) {
             return Err(Failure::usage(
                 "--cluster requires a PostgreSQL database (--db postgres://...): the servers share it for leader \
@@ -377,6 +396,10 @@ impl LaterSettings {
         }
         match self.given().next() {
             None => Ok(()),
+            Some(option) if CLUSTER_ONLY.contains(&option) && on_postgres => Err(Failure::usage(format!(
+                "{option} requires --cluster, and --cluster is not in this version of Orbit"
+            ))
+            .hint("leave it out")),
             Some(option) if CLUSTER_ONLY.contains(&option) => Err(Failure::usage(format!(
                 "{option} requires --cluster, and --cluster requires a PostgreSQL database (--db postgres://...)"
             ))),
@@ -475,7 +498,9 @@ mod tests {
         assert_eq!(refused("cluster = true").message, on_sqlite);
         assert!(refused("node_timeout = 5").message.starts_with("--node-timeout requires --cluster"));
         assert_eq!(refused("grpc_addr = 'x'").message, "--grpc-addr is not in this version of Orbit");
-        assert!(refused("db = 'postgres://x'").message.contains("not in this version"));
+        let on_postgres = "db = 'postgres://u@localhost/d'\n";
+        assert!(refused(&format!("{on_postgres}cluster = true")).message.contains("not in this version"));
+        assert!(refused(&format!("{on_postgres}election = 'lease'")).message.contains("requires --cluster"));
         assert!(Options::from_settings(Settings::parse("cluster = false").unwrap()).is_ok());
     }
 

@@ -1,6 +1,7 @@
 //! The `orbit` binary.
 //!
 //! * [`cli`]: what can be typed. [`command`]: what each command does, one file each.
+//! * [`database`]: where a server keeps everything.
 //! * [`config`]: the server's options, from command line, environment and file.
 //! * [`serve`]: store, node and HTTP front put together. [`telemetry`]: log lines.
 //! * [`ui`]: the pages at `/ui/`.
@@ -9,6 +10,7 @@
 pub mod cli;
 pub mod command;
 pub mod config;
+pub mod database;
 pub mod failure;
 pub mod output;
 pub mod serve;

@@ -1,12 +1,15 @@
 //! A server of one process: the store, the node that decides, and the HTTP front, put together.
 
-use crate::config::Options;
+use crate::config::{MigrateWhen, Options};
+use crate::database::Database;
 use crate::failure::Failure;
 use crate::ui::Ui;
 use orbit_core::id::NodeId;
 use orbit_core::node::{Limits, NodeConfig};
 use orbit_io::driver::{Driver, DriverTask, NodeHandle};
 use orbit_io::http::{Front, HttpConfig};
+use orbit_io::postgres::address::TlsMode;
+use orbit_io::postgres::{Address, Migrate, PostgresStore, ServerSettings, Timeouts};
 use orbit_io::sqlite::SqliteStore;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,13 +34,7 @@ pub struct Server {
 impl Server {
     /// Opens the database, takes the address and begins to serve. `/v1/ready` tells when what was running is recovered.
     pub fn start(options: &Options) -> Result<Server, Failure> {
-        let store = SqliteStore::open(&options.db).map_err(|error| Failure::new(error.to_string()))?;
-        let durability =
-            store.durability().map_err(|error| Failure::new(format!("the database cannot be read: {error}")))?;
-        info!(
-            target: "orbit_runtime::server", db = %store.path().display(), journal_mode = %durability.journal_mode,
-            synchronous = durability.synchronous, "database opened"
-        );
+        let store = open(options)?;
         let front = Front::bind(options.addr).map_err(|error| Failure::new(error.to_string()))?;
         let addr = front.local_addr();
         if addr.ip().is_unspecified() && options.token.is_none() {
@@ -47,7 +44,11 @@ impl Server {
                  executions; set --token, or --addr to an address of this host"
             );
         }
-        let (node, driver) = Driver::start(node_config(options, addr), store.attach(), ROOM);
+        let config = node_config(options, addr);
+        let (node, driver) = match store {
+            Store::Sqlite(store) => Driver::start(config, store.attach(), ROOM),
+            Store::Postgres(store) => Driver::start(config, store.attach(), ROOM),
+        };
         let (stop, mut stopping) = watch::channel(false);
         let shutdown = async move {
             // A sender that is gone wants the end as much as one that says so.
@@ -86,6 +87,63 @@ impl Server {
         }
         status
     }
+}
+
+/// A database that is open.
+enum Store {
+    Sqlite(Box<SqliteStore>),
+    Postgres(Box<PostgresStore>),
+}
+
+/// Opens the database, and says what it is and how durable.
+fn open(options: &Options) -> Result<Store, Failure> {
+    match &options.db {
+        Database::Sqlite(path) => {
+            let store = SqliteStore::open(path).map_err(|error| Failure::new(error.to_string()))?;
+            let durability =
+                store.durability().map_err(|error| Failure::new(format!("the database cannot be read: {error}")))?;
+            info!(
+                target: "orbit_runtime::server", db = %store.path().display(), journal_mode = %durability.journal_mode,
+                synchronous = durability.synchronous, "database opened"
+            );
+            Ok(Store::Sqlite(Box::new(store)))
+        }
+        Database::Postgres(_, address) => open_postgres(options, address).map(|store| Store::Postgres(Box::new(store))),
+    }
+}
+
+fn open_postgres(options: &Options, address: &Address) -> Result<PostgresStore, Failure> {
+    // The session that holds the election lock is asked at every check; one that is silent for longer has hung.
+    let usual = Timeouts::default();
+    let election_idle = usual.election_idle.max(options.check_interval * 5);
+    let timeouts = Timeouts { election_idle, ..usual };
+    let migrate = match options.migrate {
+        MigrateWhen::Auto => Migrate::Auto,
+        MigrateWhen::Never => Migrate::Never,
+    };
+    let store = PostgresStore::open(address.clone(), &options.node_id, timeouts, migrate)
+        .map_err(|error| Failure::new(error.to_string()))?;
+    for migration in store.applied() {
+        info!(target: "orbit_runtime::server", version = migration.version, "tables changed: {}", migration.title);
+    }
+    let ServerSettings { version, synchronous_commit, fsync, tls } = store.settings();
+    info!(
+        target: "orbit_runtime::server", db = store.address(), postgres = %version, %synchronous_commit, %fsync, tls,
+        "database opened"
+    );
+    if synchronous_commit == "off" || fsync == "off" {
+        warn!(
+            target: "orbit_runtime::server", %synchronous_commit, %fsync,
+            "PostgreSQL is set to lose the newest commits when it crashes: what was acknowledged may be lost"
+        );
+    }
+    if !tls && address.tls_mode() == TlsMode::Prefer {
+        warn!(
+            target: "orbit_runtime::server",
+            "the database offers no TLS: everything, the password too, travels in plain text (sslmode=prefer)"
+        );
+    }
+    Ok(store)
 }
 
 fn node_config(options: &Options, addr: SocketAddr) -> NodeConfig {

@@ -28,7 +28,8 @@ pub struct PostgresStore {
     connector: Connector,
     settings: ServerSettings,
     applied: Vec<Migration>,
-    link: Link,
+    /// None once it is attached.
+    link: Option<Link>,
 }
 
 /// Why a database cannot be opened. Nothing was changed, except that tables may have been made.
@@ -110,8 +111,19 @@ impl PostgresStore {
     }
 
     /// Starts the threads that transactions run on.
-    pub fn attach(self) -> Attached<PostgresBackend> {
-        Attached::new(|replies| PostgresBackend::start(self.connector, self.link, replies))
+    pub fn attach(mut self) -> Attached<PostgresBackend> {
+        let link = self.link.take().expect("a store is attached once");
+        Attached::new(|replies| PostgresBackend::start(self.connector.clone(), link, replies))
+    }
+}
+
+/// A connection may be dropped on no thread of a runtime.
+impl Drop for PostgresStore {
+    fn drop(&mut self) {
+        let Some(link) = self.link.take() else { return };
+        if let Ok(thread) = thread::Builder::new().name("orbit-close".into()).spawn(move || drop(link)) {
+            let _ = thread.join();
+        }
     }
 }
 
@@ -150,7 +162,7 @@ fn open(connector: Connector, migrate: Migrate) -> Result<PostgresStore, OpenErr
     }
     drop(tool);
     let opened = connector.open(Role::Store).map_err(|error| of_connection(&address, error))?;
-    let link = Link::new(opened.client, opened.marker, opened.warned);
+    let link = Some(Link::new(opened.client, opened.marker, opened.warned));
     Ok(PostgresStore { connector, settings: opened.settings, applied, link })
 }
 

@@ -6,12 +6,14 @@
 use super::dev::temporary_folder;
 use super::order_tasks as tasks;
 use crate::cli::BenchArgs;
+use crate::database::Database;
 use crate::failure::Failure;
 use crate::output::{Form, Table, print};
-use orbit_io::sqlite::{Durability, SqliteStore};
+use orbit_io::postgres::peek;
+use orbit_io::sqlite::SqliteStore;
 use orbit_sdk::{Client, Format, StartOptions, Status, Value, Worker, json};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,7 +50,8 @@ async fn measure(arguments: &BenchArgs) -> Result<(), Failure> {
         return Err(Failure::usage("--orders, --clients and --workers are at least 1"));
     }
     let folder = temporary_folder("orbit-bench-")?;
-    let db = arguments.db.clone().unwrap_or_else(|| folder.path().join("bench.db"));
+    let throw_away = || folder.path().join("bench.db").display().to_string();
+    let db = Database::parse(&arguments.db.clone().unwrap_or_else(throw_away))?;
     let log = folder.path().join("server.log");
     let (server, url) = start_server(&db, &log).await?;
     let client = Client::new(&url, None)?.with_patience(PATIENCE);
@@ -87,8 +90,7 @@ async fn measure(arguments: &BenchArgs) -> Result<(), Failure> {
         server_cpu_ms_per_order: each((usage_after.0.cpu - usage_before.0.cpu).as_secs_f64() * 1e3),
         workers_cpu_ms_per_order: each((usage_after.1.cpu - usage_before.1.cpu).as_secs_f64() * 1e3),
         server_resident_mb: usage_after.0.resident as f64 / f64::from(1 << 20),
-        journal_mode: durability.journal_mode,
-        synchronous: durability.synchronous,
+        durability,
     };
     figures.print(arguments)
 }
@@ -105,18 +107,17 @@ struct Figures {
     server_cpu_ms_per_order: f64,
     workers_cpu_ms_per_order: f64,
     server_resident_mb: f64,
-    journal_mode: String,
-    synchronous: u32,
+    /// How durable the database is, by its own names.
+    durability: Vec<(&'static str, Value)>,
 }
 
 impl Figures {
     fn print(&self, arguments: &BenchArgs) -> Result<(), Failure> {
         let build = if cfg!(debug_assertions) { "debug" } else { "release" };
         if matches!(arguments.output.form, Form::Json | Form::Jsonl) {
-            let value = json!({
+            let mut value = json!({
                 "orders": arguments.orders, "clients": arguments.clients, "workers": arguments.workers,
                 "concurrency": arguments.concurrency, "build": build,
-                "journal_mode": self.journal_mode, "synchronous": self.synchronous,
                 "orders_per_second": self.orders_per_second,
                 "order_p50_ms": self.order_ms[0], "order_p99_ms": self.order_ms[1],
                 "one_task_p50_ms": self.one_task_ms[0], "one_task_p99_ms": self.one_task_ms[1],
@@ -126,11 +127,19 @@ impl Figures {
                 "workers_cpu_ms_per_order": self.workers_cpu_ms_per_order,
                 "server_resident_mb": self.server_resident_mb,
             });
+            for (name, setting) in &self.durability {
+                value[*name] = setting.clone();
+            }
             return print(&format!("{value}\n"));
         }
         let mut table = Table::new(&["WHAT", "FIGURE"]);
         let BenchArgs { orders, clients, workers, concurrency, .. } = arguments;
         let number = |value: f64| format!("{value:.2}");
+        let durability: Vec<String> = self
+            .durability
+            .iter()
+            .map(|(name, value)| format!("{name}={}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+            .collect();
         let pair = |[p50, p99]: [f64; 2]| format!("{p50:.1} ms / {p99:.1} ms");
         let rows = [
             (
@@ -138,7 +147,7 @@ impl Figures {
                 format!("{orders} orders of six tasks, {clients} clients, {workers} worker processes of {concurrency}"),
             ),
             ("build", build.into()),
-            ("durability", format!("journal_mode={}, synchronous={} (read back)", self.journal_mode, self.synchronous)),
+            ("durability", format!("{} (read back)", durability.join(", "))),
             ("orders a second", number(self.orders_per_second)),
             ("an order, p50 / p99", pair(self.order_ms)),
             ("one task alone, p50 / p99", pair(self.one_task_ms)),
@@ -222,10 +231,25 @@ async fn counters(client: &Client) -> Result<BTreeMap<String, f64>, Failure> {
         .collect())
 }
 
-/// What SQLite says of the durability of a connection that is opened as the server's is; the server is down.
-fn durability(db: &Path) -> Result<Durability, Failure> {
-    let store = SqliteStore::open(db).map_err(|error| Failure::new(error.to_string()))?;
-    store.durability().map_err(|error| Failure::new(format!("the database's settings cannot be read: {error}")))
+/// What the database says of the durability of a connection that is opened as the server's is; the server is down.
+fn durability(db: &Database) -> Result<Vec<(&'static str, Value)>, Failure> {
+    match db {
+        Database::Sqlite(path) => {
+            let store = SqliteStore::open(path).map_err(|error| Failure::new(error.to_string()))?;
+            let durability = store
+                .durability()
+                .map_err(|error| Failure::new(format!("the database's settings cannot be read: {error}")))?;
+            Ok(vec![("journal_mode", json!(durability.journal_mode)), ("synchronous", json!(durability.synchronous))])
+        }
+        Database::Postgres(_, address) => {
+            let settings = peek((**address).clone()).map_err(|error| Failure::new(error.to_string()))?.settings;
+            Ok(vec![
+                ("postgres", json!(settings.version)),
+                ("synchronous_commit", json!(settings.synchronous_commit)),
+                ("fsync", json!(settings.fsync)),
+            ])
+        }
+    }
 }
 
 /// A child process of this program that ends with its owner.
@@ -240,19 +264,24 @@ impl Drop for Process {
 }
 
 fn spawn(arguments: &[&str], stderr: Stdio) -> Result<Process, Failure> {
+    spawn_with(&[], arguments, stderr)
+}
+
+fn spawn_with(environment: &[(&str, &str)], arguments: &[&str], stderr: Stdio) -> Result<Process, Failure> {
     let program =
         std::env::current_exe().map_err(|error| Failure::new(format!("this program cannot be found: {error}")))?;
     let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+    command.envs(environment.iter().copied()).args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
     command.spawn().map(Process).map_err(|error| Failure::new(format!("a process cannot be started: {error}")))
 }
 
 /// A server on this database; its process and address.
-async fn start_server(db: &Path, log: &PathBuf) -> Result<(Process, String), Failure> {
+async fn start_server(db: &Database, log: &PathBuf) -> Result<(Process, String), Failure> {
     let file = std::fs::File::create(log).map_err(|error| Failure::new(format!("{}: {error}", log.display())))?;
-    let db = db.display().to_string();
-    let server = spawn(
-        &["server", "--db", &db, "--addr", "127.0.0.1:0", "--log-level", "warn,orbit_runtime::server=info"],
+    let server = spawn_with(
+        // Not on the command line, which everybody on the host can read.
+        &[("ORBIT_DB", &db.text())],
+        &["server", "--addr", "127.0.0.1:0", "--log-level", "warn,orbit_runtime::server=info"],
         file.into(),
     )?;
     let begun = Instant::now();

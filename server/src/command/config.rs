@@ -5,6 +5,7 @@ use crate::config::{LogSettings, Options, Settings};
 use crate::failure::Failure;
 use crate::output::{self, Table};
 use crate::telemetry;
+use clap::builder::PossibleValue;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, ValueEnum};
 use serde::Serialize;
@@ -82,9 +83,12 @@ fn settings(arguments: &ConfigArgs, typed: &ArgMatches) -> Result<Vec<Setting>, 
 /// Every setting with its value; times in seconds, as they are given.
 fn values(options: &Options, log: &LogSettings) -> Vec<(&'static str, Value)> {
     let seconds = |duration: Duration| json!(duration.as_secs_f64());
-    let format = log.log_format.unwrap_or_default().to_possible_value().expect("no form is hidden");
+    let name_of = |value: Option<PossibleValue>| Value::from(value.expect("no value is hidden").get_name());
+    let format = name_of(log.log_format.unwrap_or_default().to_possible_value());
+    let migrate = name_of(options.migrate.to_possible_value());
     vec![
-        ("db", without_password(&options.db.to_string_lossy()).into()),
+        ("db", without_password(&options.db.text()).into()),
+        ("migrate", migrate),
         ("addr", options.addr.to_string().into()),
         ("token", options.token.as_ref().map_or(Value::Null, |_| HIDDEN.into())),
         ("node_id", options.node_id.as_str().into()),
@@ -96,7 +100,7 @@ fn values(options: &Options, log: &LogSettings) -> Vec<(&'static str, Value)> {
         ("max_payload_bytes", options.max_payload_bytes.into()),
         ("body_limit", options.body_limit.into()),
         ("max_connections", options.max_connections.into()),
-        ("log_format", format.get_name().into()),
+        ("log_format", format),
         ("log_level", log.log_level.as_deref().unwrap_or(telemetry::DEFAULT_LEVEL).into()),
     ]
 }

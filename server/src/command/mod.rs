@@ -4,6 +4,7 @@ mod bench;
 mod check;
 mod completions;
 mod config;
+mod db;
 mod demo;
 mod deploy;
 mod dev;
@@ -41,6 +42,7 @@ pub async fn run(command: Command, matches: &ArgMatches) -> Result<(), Failure> 
         Command::Workflows(command) => workflows::run(command).await,
         Command::Workers(command) => workers::run(command).await,
         Command::Status(arguments) => status::run(arguments).await,
+        Command::Db(command) => db::run(command),
         Command::Config(command) => config::run(command, matches),
         Command::Openapi => openapi::run(),
         Command::Completions(arguments) => completions::run(&arguments),

@@ -1,17 +1,19 @@
-//! `orbit status`: of a server over its API, or of a database file.
+//! `orbit status`: of a server over its API, or of a database.
 
 use super::client;
 use crate::cli::{Remote, StatusArgs};
+use crate::database::Database;
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Form};
-use orbit_io::sqlite::{Peek, PeekError, peek};
+use orbit_core::store::append::Status as ExecutionStatus;
+use orbit_core::store::statement::FenceRow;
+use orbit_io::{postgres, sqlite};
 use orbit_sdk::{Value, json};
-use std::path::Path;
 
 /// Shows it.
 pub async fn run(arguments: StatusArgs) -> Result<(), Failure> {
     match &arguments.db {
-        Some(path) => of_file(path, arguments.output.form),
+        Some(db) => of_database(db, arguments.output.form),
         None => of_server(&arguments.remote, arguments.output.form).await,
     }
 }
@@ -53,16 +55,59 @@ async fn of_server(remote: &Remote, form: Form) -> Result<(), Failure> {
     Err(Failure::new(format!("the server is not ready{reason}")))
 }
 
-fn of_file(path: &Path, form: Form) -> Result<(), Failure> {
-    if path.to_str().is_some_and(|text| text.starts_with("postgres")) && !path.exists() {
-        return Err(Failure::usage("PostgreSQL (--db postgres://…) is not in this version of Orbit")
-            .hint("give --db the path of a SQLite file, for example orbit.db"));
+/// What a database says of itself.
+struct Seen {
+    database: String,
+    fence: FenceRow,
+    executions: Vec<(ExecutionStatus, u64)>,
+    queued_tasks: u64,
+    claimed_tasks: u64,
+    workers: u64,
+    definitions: u64,
+    /// How durable commits are, by the database's own names.
+    durability: Vec<(&'static str, String)>,
+}
+
+fn look(db: &str) -> Result<Seen, Failure> {
+    match Database::parse(db)? {
+        Database::Sqlite(path) => {
+            let seen = sqlite::peek(&path).map_err(|error| {
+                let exit = if matches!(error, sqlite::PeekError::Missing(_)) { Exit::NotFound } else { Exit::Failure };
+                Failure::new(error.to_string()).exit(exit)
+            })?;
+            let sqlite::Peek { fence, executions, queued_tasks, claimed_tasks, workers, definitions, journal_mode } =
+                seen;
+            let durability = vec![("journal_mode", journal_mode)];
+            let database = path.display().to_string();
+            Ok(Seen { database, fence, executions, queued_tasks, claimed_tasks, workers, definitions, durability })
+        }
+        Database::Postgres(_, address) => {
+            let database = address.shown().to_owned();
+            let seen = postgres::peek(*address).map_err(|error| {
+                use postgres::{OpenError, PeekError};
+                let exit = match &error {
+                    PeekError::Empty { .. } | PeekError::Open(OpenError::NoDatabase { .. }) => Exit::NotFound,
+                    PeekError::Open(OpenError::Credentials { .. }) => Exit::Credentials,
+                    PeekError::Open(OpenError::Unreachable { .. } | OpenError::Silent { .. }) => Exit::Unreachable,
+                    _ => Exit::Failure,
+                };
+                Failure::new(error.to_string()).exit(exit)
+            })?;
+            let postgres::peek::Peek { fence, executions, queued_tasks, claimed_tasks, workers, definitions, settings } =
+                seen;
+            let durability = vec![
+                ("postgres", settings.version),
+                ("synchronous_commit", settings.synchronous_commit),
+                ("fsync", settings.fsync),
+            ];
+            Ok(Seen { database, fence, executions, queued_tasks, claimed_tasks, workers, definitions, durability })
+        }
     }
-    let seen = peek(path).map_err(|error| {
-        let exit = if matches!(error, PeekError::Missing(_)) { Exit::NotFound } else { Exit::Failure };
-        Failure::new(error.to_string()).exit(exit)
-    })?;
-    let whole = as_json(path, &seen);
+}
+
+fn of_database(db: &str, form: Form) -> Result<(), Failure> {
+    let seen = look(db)?;
+    let whole = as_json(&seen);
     output::one(form, &whole, &seen.fence.cluster_id.to_string(), || {
         let holder = match &seen.fence.holder {
             None => "none".into(),
@@ -74,8 +119,9 @@ fn of_file(path: &Path, form: Form) -> Result<(), Failure> {
         };
         let executions: Vec<String> =
             seen.executions.iter().map(|(status, count)| format!("{count} {}", status.as_str())).collect();
-        output::fields(&[
-            ("database", path.display().to_string()),
+        let durability = seen.durability.iter().map(|(name, value)| (*name, value.clone()));
+        let fields: Vec<(&str, String)> = [
+            ("database", seen.database.clone()),
             ("cluster id", seen.fence.cluster_id.to_string()),
             ("mode", seen.fence.mode.clone()),
             ("term", seen.fence.fence.term.to_string()),
@@ -85,19 +131,25 @@ fn of_file(path: &Path, form: Form) -> Result<(), Failure> {
             ("workers", seen.workers.to_string()),
             ("definitions", seen.definitions.to_string()),
             ("schema version", seen.fence.schema_version.to_string()),
-            ("journal mode", seen.journal_mode.clone()),
-        ])
+        ]
+        .into_iter()
+        .chain(durability)
+        .collect();
+        output::fields(&fields)
     })
 }
 
-fn as_json(path: &Path, seen: &Peek) -> Value {
+fn as_json(seen: &Seen) -> Value {
     let executions: serde_json::Map<String, Value> =
         seen.executions.iter().map(|(status, count)| (status.as_str().to_owned(), json!(count))).collect();
-    json!({
-        "database": path.display().to_string(), "cluster_id": seen.fence.cluster_id, "mode": seen.fence.mode,
+    let mut whole = json!({
+        "database": seen.database, "cluster_id": seen.fence.cluster_id, "mode": seen.fence.mode,
         "term": seen.fence.fence.term, "holder": seen.fence.holder, "executions": executions,
         "queued_tasks": seen.queued_tasks, "claimed_tasks": seen.claimed_tasks, "workers": seen.workers,
         "definitions": seen.definitions, "schema_version": seen.fence.schema_version,
-        "journal_mode": seen.journal_mode,
-    })
+    });
+    for (name, value) in &seen.durability {
+        whole[*name] = json!(value);
+    }
+    whole
 }
