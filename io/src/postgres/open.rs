@@ -3,11 +3,11 @@
 use crate::driver::backend::Attached;
 use crate::postgres::address::Address;
 use crate::postgres::backend::PostgresBackend;
-use crate::postgres::connect::{ConnectError, Connector, Role, ServerSettings, Timeouts};
+use crate::postgres::connect::{ConnectError, Connector, Opened, Role, ServerSettings, Timeouts};
 use crate::postgres::facts;
 use crate::postgres::migrate::{self, MigrateError, Migration};
 use crate::postgres::statement::Link;
-use ::postgres::Client;
+use ::postgres::{Client, SimpleQueryMessage};
 use orbit_core::store::transaction::SCHEMA_VERSION;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
@@ -55,6 +55,11 @@ pub enum OpenError {
     Full { address: String, reason: String },
     #[error("{address} takes no encrypted connections: {reason}; turn TLS on there, or say sslmode=disable")]
     NoTls { address: String, reason: String },
+    #[error(
+        "{address} is reached through a pooler in transaction mode, where a session is not one's own and no lock can be \
+         held: connect to PostgreSQL itself, or through the pooler in session mode"
+    )]
+    Pooled { address: String },
     #[error("{address} cannot be served from: {reason}")]
     Unfit { address: String, reason: String },
     #[error(
@@ -150,34 +155,67 @@ fn open(connector: Connector, migrate: Migrate) -> Result<PostgresStore, OpenErr
     let address = connector.address.shown().to_owned();
     let failed = |error: MigrateError| of_migration(&address, error);
     let mut tool = connect(&connector, Role::Tool)?;
-    let found = migrate::current(&mut tool).map_err(failed)?;
+    let found = migrate::current(&mut tool.client).map_err(failed)?;
     let mut applied = Vec::new();
     if found < SCHEMA_VERSION {
         match migrate {
             Migrate::Never => return Err(OpenError::Old { address, found }),
-            Migrate::Auto => applied = migrate::up(&mut tool, MIGRATION_PATIENCE).map_err(failed)?,
+            Migrate::Auto => applied = migrate::up(&mut tool.client, MIGRATION_PATIENCE).map_err(failed)?,
         }
     } else if found > SCHEMA_VERSION {
         return Err(failed(MigrateError::Newer { found }));
     }
-    drop(tool);
-    let opened = connector.open(Role::Store).map_err(|error| of_connection(&address, error))?;
+    let mut opened = connector.open(Role::Store).map_err(|error| of_connection(&address, error))?;
+    if is_pooled(tool, &mut opened.client).map_err(|error| of_connection(&address, error.into()))? {
+        return Err(OpenError::Pooled { address });
+    }
     let link = Some(Link::new(opened.client, opened.marker, opened.warned));
     Ok(PostgresStore { connector, settings: opened.settings, applied, link })
 }
 
 /// A connection for commands and set-up. A server that is just starting is waited for.
-pub(super) fn connect(connector: &Connector, role: Role) -> Result<Client, OpenError> {
+pub(super) fn connect(connector: &Connector, role: Role) -> Result<Opened, OpenError> {
     let begun = Instant::now();
     loop {
         let error = match connector.open(role) {
-            Ok(opened) => return Ok(opened.client),
+            Ok(opened) => return Ok(opened),
             Err(error) => of_connection(connector.address.shown(), error),
         };
         if !matches!(error, OpenError::Starting { .. }) || begun.elapsed() > START_PATIENCE {
             return Err(error);
         }
         thread::sleep(ASK_EVERY);
+    }
+}
+
+/// How long a session may take to say whose it is, while another has a transaction open.
+const PINNED: Duration = Duration::from_secs(2);
+
+/// Whether a pooler hands sessions out by the transaction. `other` opens a transaction, for which such a pooler takes the
+/// backend that was used last, the one of `mine`; what answers for `mine` then is another backend, which has not been
+/// told what `mine` was told, or none at all.
+fn is_pooled(mine: Opened, other: &mut Client) -> Result<bool, ::postgres::Error> {
+    let Opened { mut client, marker, .. } = mine;
+    client.simple_query("SELECT 1")?;
+    other.batch_execute("BEGIN")?;
+    let (answer, answered) = channel();
+    let body = move || {
+        let answers = client.simple_query("SELECT current_setting('orbit.session', true)");
+        let is_mine = answers.map(|messages| {
+            messages.iter().any(|message| match message {
+                SimpleQueryMessage::Row(row) => row.get(0) == Some(marker.to_string().as_str()),
+                _ => false,
+            })
+        });
+        drop(client);
+        let _ = answer.send(is_mine);
+    };
+    thread::Builder::new().name("orbit-open-2".into()).spawn(body).expect("the operating system starts a thread");
+    let is_mine = answered.recv_timeout(PINNED);
+    other.batch_execute("ROLLBACK")?;
+    match is_mine {
+        Ok(is_mine) => Ok(!is_mine?),
+        Err(_) => Ok(true),
     }
 }
 
@@ -189,6 +227,8 @@ pub(super) fn of_connection(address: &str, error: ConnectError) -> OpenError {
         Some("3D000") => OpenError::NoDatabase { address, reason },
         Some("57P03" | "57P01" | "57P02") => OpenError::Starting { address, reason },
         Some("53300") => OpenError::Full { address, reason },
+        // What was prepared, or set, is another session's.
+        Some("26000") => OpenError::Pooled { address },
         Some("42501") => OpenError::Credentials { address, reason },
         Some(_) => OpenError::Other { address, reason },
         // The crate says so in words alone.

@@ -118,7 +118,7 @@ pub struct Versions {
 pub fn versions(address: Address) -> Result<Versions, OpenError> {
     let shown = address.shown().to_owned();
     open::on_a_thread(&shown.clone(), move || {
-        let mut client = open::connect(&tool(address), Role::Tool)?;
+        let mut client = open::connect(&tool(address), Role::Tool)?.client;
         let found = migrate::current(&mut client).map_err(|error| open::of_migration(&shown, error))?;
         Ok(Versions { found, missing: migrate::missing(found).to_vec() })
     })
@@ -128,7 +128,7 @@ pub fn versions(address: Address) -> Result<Versions, OpenError> {
 pub fn migrate_up(address: Address, patience: Duration) -> Result<Vec<Migration>, OpenError> {
     let shown = address.shown().to_owned();
     open::on_a_thread(&shown.clone(), move || {
-        let mut client = open::connect(&tool(address), Role::Tool)?;
+        let mut client = open::connect(&tool(address), Role::Tool)?.client;
         migrate::up(&mut client, patience).map_err(|error| open::of_migration(&shown, error))
     })
 }

@@ -154,7 +154,7 @@ impl Session {
                 let fact = self.fact(trouble);
                 if facts::ends_session(&fact) {
                     self.link = None;
-                } else {
+                } else if frame != Frame::Auto {
                     self.roll_back();
                 }
                 Err(fact)
@@ -177,15 +177,10 @@ impl Session {
         Fact { phase, severity, cause: Cause::Kind(kind), message }
     }
 
-    /// Ends a transaction that may be open; a connection that cannot is closed, which does.
+    /// Ends an open transaction; a connection that cannot is closed, which does.
     fn roll_back(&mut self) {
-        // Without an open transaction PostgreSQL warns, which nobody is to be told.
-        if let Some(link) = self.link.as_mut() {
-            let ended = link.run("ROLLBACK");
-            link.has_warned();
-            if ended.is_err() {
-                self.link = None;
-            }
+        if self.link.as_mut().is_some_and(|link| link.run("ROLLBACK").is_err()) {
+            self.link = None;
         }
     }
 }

@@ -10,6 +10,7 @@ pub use orbit_io::postgres::PostgresBackend as Backend;
 pub const SAME_TASK: &str = "duplicate key value violates unique constraint \"orbit_tasks_pkey\"";
 
 /// A database.
+#[derive(Clone)]
 pub struct Place {
     pub database: Database,
 }
@@ -26,6 +27,10 @@ impl Place {
 }
 
 pub fn open(place: &Place) -> Attached<Backend> {
+    open_with(place, Timeouts::default())
+}
+
+pub fn open_with(place: &Place, timeouts: Timeouts) -> Attached<Backend> {
     let address = Address::parse(&place.database.url()).unwrap();
-    PostgresStore::open(address, "node-a", Timeouts::default(), Migrate::Auto).unwrap().attach()
+    PostgresStore::open(address, "node-a", timeouts, Migrate::Auto).unwrap().attach()
 }

@@ -8,7 +8,12 @@ mod claim;
 #[path = "../store/fence.rs"]
 mod fence;
 mod kind;
+mod others;
+mod pooler;
 #[path = "../store/reads.rs"]
 mod reads;
+mod schema;
+mod sessions;
 #[path = "../store/support.rs"]
 mod support;
+mod tls;

@@ -5,8 +5,9 @@
 //! the shell stops the server by its process id and removes the folder.
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -81,6 +82,11 @@ impl Postgres {
 
     /// Starts a server with these settings beside PostgreSQL's own defaults, such as `("max_connections", "20")`.
     pub fn start(settings: &[(&str, &str)]) -> Postgres {
+        Postgres::start_with(settings, &[])
+    }
+
+    /// The same, with further files in its folder: certificates, and what replaces its own, such as `pg_hba.conf`.
+    pub fn start_with(settings: &[(&str, &str)], files: &[(&str, &str)]) -> Postgres {
         let programs = programs();
         let folder = tempfile::Builder::new().prefix("orbit-postgres-").tempdir().expect("a temporary folder");
         let owner = Owner::of_servers();
@@ -103,6 +109,12 @@ impl Postgres {
         let file = data.join("postgresql.conf");
         let own = fs::read_to_string(&file).expect("initdb wrote it");
         fs::write(&file, own + &lines).expect("the configuration can be written");
+        for (name, text) in files {
+            let file = data.join(name);
+            fs::write(&file, text).expect("a file can be written");
+            fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("a file's own permissions");
+            owner.give(&file);
+        }
         let mut watch = Owner::of_servers().command(Path::new("/bin/sh"));
         watch.args(["-c", WATCH, "sh"]).arg(&programs).arg(folder.path());
         watch.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -190,27 +202,27 @@ impl Drop for Postgres {
 }
 
 /// Who runs servers: PostgreSQL refuses to run as root.
-struct Owner {
+pub(crate) struct Owner {
     /// User and group to become.
     ids: Option<(u32, u32)>,
 }
 
 impl Owner {
-    fn of_servers() -> Owner {
+    pub(crate) fn of_servers() -> Owner {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let root = status.lines().any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"));
         Owner { ids: root.then(|| account("postgres").unwrap_or((65534, 65534))) }
     }
 
     /// Makes a folder theirs.
-    fn give(&self, folder: &Path) {
+    pub(crate) fn give(&self, folder: &Path) {
         if let Some((user, group)) = self.ids {
             std::os::unix::fs::chown(folder, Some(user), Some(group)).expect("root may give files away");
         }
     }
 
     /// A command that they run, without this process's own settings.
-    fn command(&self, program: &Path) -> Command {
+    pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = match self.ids {
             None => Command::new(program),
             Some((user, group)) => {

@@ -140,9 +140,14 @@ impl Server {
 
     /// Starts a server, and waits until it listens.
     pub fn spawn(db: &Path, addr: SocketAddr, more: &[&str]) -> Server {
-        let mut command = orbit(&["server"]);
-        command.arg("--db").arg(db).arg("--addr").arg(addr.to_string()).args(more);
         let folder = db.parent().expect("a database is in a folder");
+        Server::spawn_on(db.to_str().expect("a plain path"), folder, addr, more)
+    }
+
+    /// The same, on what `--db` is given; its log goes to this folder.
+    pub fn spawn_on(db: &str, folder: &Path, addr: SocketAddr, more: &[&str]) -> Server {
+        let mut command = orbit(&["server"]);
+        command.args(["--db", db]).arg("--addr").arg(addr.to_string()).args(more);
         let number = std::fs::read_dir(folder).expect("a readable folder").count();
         Server::spawn_command(command, &folder.join(format!("server-{number}.log")))
     }

@@ -45,17 +45,32 @@ pub struct Record {
     pub deliveries: Vec<PathBuf>,
     /// What `orbit status --db` and the server's log said of the database.
     pub durability: String,
+    pub store: Store,
     _workers: Vec<Member>,
     _folder: TempDir,
 }
 
+/// Which database the server has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Store {
+    Sqlite,
+    Postgres,
+}
+
 /// Runs 200 orders through 30 kills.
-pub async fn run(seed: u64) -> Record {
+pub async fn run(seed: u64, store: Store) -> Record {
     let mut random = Random::new(seed);
     let folder = common::folder();
-    let db = folder.path().join("orbit.db");
+    let db = match store {
+        Store::Sqlite => folder.path().join("orbit.db").display().to_string(),
+        Store::Postgres => {
+            // Started on a thread of its own: its client blocks.
+            let fresh = || orbit_support::Postgres::shared().fresh().url();
+            tokio::task::spawn_blocking(fresh).await.expect("PostgreSQL starts")
+        }
+    };
     let addr = common::free_addr();
-    let mut server = start_server(&db, addr).await;
+    let mut server = start_server(&db, folder.path(), addr).await;
     server.client().deploy(ORDER_PROCESSING, Format::Yaml).await.expect("the example deploys");
     server.client().deploy(PING, Format::Yaml).await.expect("the ping deploys");
     let mut crew = Crew::new(&server.url(), folder.path(), seed);
@@ -96,7 +111,7 @@ pub async fn run(seed: u64) -> Record {
         tokio::time::sleep(Duration::from_millis(wait)).await;
         let log = kill(server);
         appends_hit += usize::from(has_append_in_flight(&log));
-        server = start_server(&db, addr).await;
+        server = start_server(&db, folder.path(), addr).await;
     }
     pingers.shutdown().await;
     while let Some(joined) = starters.join_next().await {
@@ -117,12 +132,13 @@ pub async fn run(seed: u64) -> Record {
         worker_stops,
         deliveries: crew.deliveries,
         durability,
+        store,
         _workers: crew.workers,
         _folder: folder,
     }
 }
 
-async fn start_server(db: &Path, addr: SocketAddr) -> Server {
+async fn start_server(db: &str, folder: &Path, addr: SocketAddr) -> Server {
     let session_timeout = SESSION_TIMEOUT.as_secs_f64().to_string();
     let more = [
         "--session-timeout",
@@ -132,7 +148,9 @@ async fn start_server(db: &Path, addr: SocketAddr) -> Server {
         "--node-id",
         "victim",
     ];
-    Server::start_on(db, addr, &more).await
+    let server = Server::spawn_on(db, folder, addr, &more);
+    server.ready().await;
+    server
 }
 
 /// Starts one order, again and again until a server acknowledges it.
@@ -193,13 +211,12 @@ async fn wait_for_all(server: &Server) {
 }
 
 /// How durable the database is, as read back from it and from the server that has it open.
-fn durability(db: &Path, server: &Server) -> String {
-    let mut command = orbit(&["status", "-o", "json", "--db"]);
-    command.arg(db);
-    let status = common::run(command);
+fn durability(db: &str, server: &Server) -> String {
+    let status = common::run(orbit(&["status", "-o", "json", "--db", db])).json();
     let log = server.process.log();
     let opened = log.lines().find(|line| line.contains("database opened")).unwrap_or_default();
-    format!("{opened} {}", status.json()["journal_mode"])
+    let said = |name: &str| status.get(name).map(|value| format!(" {name}:{value}")).unwrap_or_default();
+    format!("{opened}{}{}{}", said("journal_mode"), said("synchronous_commit"), said("fsync"))
 }
 
 /// A worker process.

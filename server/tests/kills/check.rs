@@ -1,6 +1,6 @@
 //! What must hold after the run.
 
-use crate::chaos::{KILLS, ORDERS, Record};
+use crate::chaos::{KILLS, ORDERS, Record, Store};
 use crate::worker::{self, Delivery};
 use orbit_core::definition::Definition;
 use orbit_core::execution::event::{Event, Recorded};
@@ -42,7 +42,7 @@ pub async fn all(record: &Record) -> Result<String, Vec<String>> {
     of_pings(&client, record, &mut problems).await;
     let deliveries: Vec<Delivery> = record.deliveries.iter().flat_map(|file| worker::read(file)).collect();
     let flagged = of_deliveries(&deliveries, &seen, &mut problems);
-    of_durability(&record.durability, &mut problems);
+    of_durability(record, &mut problems);
 
     // Nothing passes for want of trying.
     let late = seen.late_accepted + seen.late_stale;
@@ -203,9 +203,14 @@ fn of_deliveries(deliveries: &[Delivery], seen: &Seen, problems: &mut Vec<String
     deliveries.iter().filter(|delivery| delivery.redelivery).count()
 }
 
-/// A write-ahead log that is flushed at each commit, as the server that wrote and the file itself say.
-fn of_durability(durability: &str, problems: &mut Vec<String>) {
-    for setting in ["journal_mode=wal", "synchronous=2", "\"wal\""] {
+/// A log that is flushed at each commit, as the server that wrote and the database itself say.
+fn of_durability(record: &Record, problems: &mut Vec<String>) {
+    let durability = &record.durability;
+    let settings = match record.store {
+        Store::Sqlite => &["journal_mode=wal", "synchronous=2", "journal_mode:\"wal\""][..],
+        Store::Postgres => &["synchronous_commit=on", "fsync=on", "synchronous_commit:\"on\"", "fsync:\"on\""][..],
+    };
+    for setting in settings {
         if !durability.contains(setting) {
             problems.push(format!("the database does not say {setting}: {durability}"));
         }

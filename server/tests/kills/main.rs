@@ -1,4 +1,4 @@
-//! Orders survive a server that is killed again and again, and workers that are killed and stand still.
+//! Orders survive a server that is killed again and again, and workers that are killed and stand still; on each database.
 //!
 //! The server is killed (SIGKILL) at 30 random moments while 200 orders of the six-task example run on three worker
 //! processes. Between the kills some workers are killed too, and some are stopped for longer than their session lives
@@ -25,36 +25,59 @@ mod check;
 mod random;
 mod worker;
 
+use chaos::Store;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-const NAME: &str = "every_order_survives_thirty_kills_of_its_server";
-/// The whole run takes about a minute; past this it hangs.
+/// The tests, and the database of each.
+const TESTS: [(&str, Store); 2] = [
+    ("every_order_survives_thirty_kills_of_its_server", Store::Sqlite),
+    ("every_order_survives_thirty_kills_of_its_server_on_postgresql", Store::Postgres),
+];
+/// A run takes about a minute; past this it hangs.
 const LONGEST: Duration = Duration::from_secs(240);
 
 fn main() -> ExitCode {
     if let Some(ending) = worker::run_if_asked() {
         return ending;
     }
-    // As far as the arguments of other tests concern this one.
+    // As far as the arguments of other tests concern these.
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.iter().any(|argument| argument == "--list") {
-        println!("{NAME}: test");
+        for (name, _) in TESTS {
+            println!("{name}: test");
+        }
         return ExitCode::SUCCESS;
     }
-    let filters: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
-    if !filters.is_empty() && !filters.iter().any(|filter| NAME.contains(filter.as_str())) {
-        println!("\ntest result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 1 filtered out\n");
-        return ExitCode::SUCCESS;
-    }
-    println!("\nrunning 1 test");
+    let exact = arguments.iter().any(|argument| argument == "--exact");
+    let filters: Vec<&str> = arguments.iter().map(String::as_str).filter(|one| !one.starts_with('-')).collect();
+    let wanted = |name: &str| {
+        let fits = |filter: &&str| if exact { name == *filter } else { name.contains(*filter) };
+        filters.is_empty() || filters.iter().any(fits)
+    };
+    let tests: Vec<_> = TESTS.into_iter().filter(|(name, _)| wanted(name)).collect();
+    println!("\nrunning {} tests", tests.len());
     let begun = Instant::now();
+    let passed = tests.iter().filter(|(name, store)| passes(name, *store)).count();
+    let failed = tests.len() - passed;
+    let result = if failed == 0 { "ok" } else { "FAILED" };
+    println!(
+        "\ntest result: {result}. {passed} passed; {failed} failed; 0 ignored; 0 measured; {} filtered out; finished in \
+         {:.2}s\n",
+        TESTS.len() - tests.len(),
+        begun.elapsed().as_secs_f64()
+    );
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// One run, with what it saw.
+fn passes(name: &str, store: Store) -> bool {
     let seed = std::env::var("KILLS_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(random::fresh_seed);
     println!("KILLS_SEED={seed}");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let outcome = runtime.block_on(async {
         let run = tokio::spawn(async move {
-            let record = chaos::run(seed).await;
+            let record = chaos::run(seed, store).await;
             check::all(&record).await
         });
         match tokio::time::timeout(LONGEST, run).await {
@@ -63,20 +86,16 @@ fn main() -> ExitCode {
             Ok(Ok(outcome)) => outcome,
         }
     });
-    let took = begun.elapsed().as_secs_f64();
     match outcome {
-        Ok(figures) => {
-            println!("{figures}");
-            println!("test {NAME} ... ok\n\ntest result: ok. 1 passed; 0 failed; finished in {took:.2}s\n");
-            ExitCode::SUCCESS
-        }
+        Ok(figures) => println!("{figures}\ntest {name} ... ok"),
         Err(problems) => {
             for problem in &problems {
                 println!("{problem}");
             }
-            println!("\nrepeat with: KILLS_SEED={seed} cargo test -p server --test kills");
-            println!("test {NAME} ... FAILED\n\ntest result: FAILED. 0 passed; 1 failed; finished in {took:.2}s\n");
-            ExitCode::FAILURE
+            println!("\nrepeat with: KILLS_SEED={seed} cargo test -p server --test kills {name}");
+            println!("test {name} ... FAILED");
+            return false;
         }
     }
+    true
 }
