@@ -131,7 +131,7 @@ fn options_of_later_releases_are_refused_with_their_reason() {
              election and history\n"
         )
     );
-    let postgres = run(orbit(&["server", "--db", "postgres://localhost/orbit"]));
+    let postgres = run(orbit(&["server", "--cluster", "--db", "postgres://localhost/orbit"]));
     assert_eq!(postgres.code, 2);
     assert!(error(&postgres).contains("not in this version"), "{postgres:?}");
     let mut by_variable = orbit(&["server"]);

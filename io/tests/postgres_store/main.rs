@@ -5,6 +5,7 @@
 mod append;
 #[path = "../store/claim.rs"]
 mod claim;
+mod commits;
 #[path = "../store/fence.rs"]
 mod fence;
 mod kind;

@@ -100,6 +100,7 @@ fn values(options: &Options, log: &LogSettings) -> Vec<(&'static str, Value)> {
         ("max_payload_bytes", options.max_payload_bytes.into()),
         ("body_limit", options.body_limit.into()),
         ("max_connections", options.max_connections.into()),
+        ("max_worker_sessions", options.max_worker_sessions.into()),
         ("log_format", format),
         ("log_level", log.log_level.as_deref().unwrap_or(telemetry::DEFAULT_LEVEL).into()),
     ]

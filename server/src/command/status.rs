@@ -64,8 +64,8 @@ struct Seen {
     claimed_tasks: u64,
     workers: u64,
     definitions: u64,
-    /// How durable commits are, by the database's own names.
-    durability: Vec<(&'static str, String)>,
+    /// How durable commits are, by the database's own names, for programs and for people.
+    durability: Vec<(&'static str, &'static str, String)>,
 }
 
 fn look(db: &str) -> Result<Seen, Failure> {
@@ -77,7 +77,7 @@ fn look(db: &str) -> Result<Seen, Failure> {
             })?;
             let sqlite::Peek { fence, executions, queued_tasks, claimed_tasks, workers, definitions, journal_mode } =
                 seen;
-            let durability = vec![("journal_mode", journal_mode)];
+            let durability = vec![("journal_mode", "journal mode", journal_mode)];
             let database = path.display().to_string();
             Ok(Seen { database, fence, executions, queued_tasks, claimed_tasks, workers, definitions, durability })
         }
@@ -96,9 +96,9 @@ fn look(db: &str) -> Result<Seen, Failure> {
             let postgres::peek::Peek { fence, executions, queued_tasks, claimed_tasks, workers, definitions, settings } =
                 seen;
             let durability = vec![
-                ("postgres", settings.version),
-                ("synchronous_commit", settings.synchronous_commit),
-                ("fsync", settings.fsync),
+                ("postgres", "postgresql", settings.version),
+                ("synchronous_commit", "synchronous commit", settings.synchronous_commit),
+                ("fsync", "fsync", settings.fsync),
             ];
             Ok(Seen { database, fence, executions, queued_tasks, claimed_tasks, workers, definitions, durability })
         }
@@ -119,7 +119,7 @@ fn of_database(db: &str, form: Form) -> Result<(), Failure> {
         };
         let executions: Vec<String> =
             seen.executions.iter().map(|(status, count)| format!("{count} {}", status.as_str())).collect();
-        let durability = seen.durability.iter().map(|(name, value)| (*name, value.clone()));
+        let durability = seen.durability.iter().map(|(_, name, value)| (*name, value.clone()));
         let fields: Vec<(&str, String)> = [
             ("database", seen.database.clone()),
             ("cluster id", seen.fence.cluster_id.to_string()),
@@ -148,7 +148,7 @@ fn as_json(seen: &Seen) -> Value {
         "queued_tasks": seen.queued_tasks, "claimed_tasks": seen.claimed_tasks, "workers": seen.workers,
         "definitions": seen.definitions, "schema_version": seen.fence.schema_version,
     });
-    for (name, value) in &seen.durability {
+    for (name, _, value) in &seen.durability {
         whole[*name] = json!(value);
     }
     whole
