@@ -1,10 +1,14 @@
-//! A worker with one task. It runs until it is interrupted.
+//! A worker with one task. It runs until Ctrl-C or SIGTERM.
+//!
+//! `ORBIT_SERVER` and `ORBIT_TOKEN` name another server and its token.
 
-use orbit_sdk::{TaskFailure, Worker, json};
+use orbit_sdk::{TaskFailure, Worker, json, shutdown_signal};
 
 #[tokio::main]
 async fn main() -> Result<(), orbit_sdk::Error> {
-    Worker::builder()
+    // What the worker has to say: that it registered, or that it cannot reach the server.
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    let mut worker = Worker::builder()
         .servers(std::env::var("ORBIT_SERVER").unwrap_or_else(|_| "http://127.0.0.1:7233".into()))
         .worker_id("greeter-1")
         .task("greetings.greet", "1", |task, input| async move {
@@ -13,8 +17,9 @@ async fn main() -> Result<(), orbit_sdk::Error> {
             };
             println!("{} (attempt {}, key {})", task.execution_id(), task.attempt(), task.idempotency_key());
             Ok(json!(format!("Hello, {guest}!")))
-        })
-        .build()?
-        .run(async { tokio::signal::ctrl_c().await.unwrap_or(()) })
-        .await
+        });
+    if let Ok(token) = std::env::var("ORBIT_TOKEN") {
+        worker = worker.token(token);
+    }
+    worker.build()?.run(shutdown_signal()).await
 }

@@ -4,8 +4,8 @@ use crate::servers::InvalidServers;
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// Why a call failed.
-#[derive(Debug, thiserror::Error)]
+/// Why a call failed. Its `Debug` is for people too, with the [`Error::hint`]: it is what a `main` that returns it prints.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A server answered with an error.
@@ -31,6 +31,15 @@ pub enum Error {
     /// A worker or a call was set up in a way that cannot work.
     #[error("{0}")]
     Setup(String),
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.hint() {
+            Some(hint) => write!(f, "{self} (hint: {hint})"),
+            None => write!(f, "{self}"),
+        }
+    }
 }
 
 impl Error {
@@ -104,5 +113,19 @@ impl std::error::Error for ApiError {}
 impl From<ApiError> for Error {
     fn from(error: ApiError) -> Error {
         Error::Api(Box::new(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_main_that_returns_an_error_prints_a_sentence_with_what_would_help() {
+        let error = Error::Unreachable { tried: vec!["http://a:1: connection refused".into()] };
+        let hint = "is `orbit server` running there? --server or ORBIT_SERVER names others";
+        let shown = format!("cannot reach an Orbit server: http://a:1: connection refused (hint: {hint})");
+        assert_eq!(format!("{error:?}"), shown);
+        assert_eq!(format!("{:?}", Error::Setup("no task".into())), "no task");
     }
 }

@@ -21,7 +21,7 @@
 //!     })
 //!     .concurrency(8)
 //!     .build()?
-//!     .run(async { tokio::signal::ctrl_c().await.unwrap_or(()) })
+//!     .run(orbit_sdk::shutdown_signal())
 //!     .await
 //! # }
 //! ```
@@ -32,6 +32,7 @@ mod client;
 mod error;
 mod random;
 mod servers;
+mod signal;
 mod transport;
 mod worker;
 
@@ -42,6 +43,7 @@ pub use api::{
 pub use client::{Client, ExecutionsQuery, Format, StartOptions};
 pub use error::{ApiError, Error};
 pub use servers::{InvalidServers, Servers};
+pub use signal::shutdown_signal;
 pub use worker::{Context, TaskFailure, Worker, WorkerBuilder};
 
 pub use serde_json::{Value, json};

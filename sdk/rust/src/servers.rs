@@ -26,6 +26,9 @@ pub enum InvalidServers {
         "{0}: https is not supported yet; use http:// within a trusted network, or a proxy on this host that adds TLS"
     )]
     Https(String),
+    /// A host, but no `http://` before it.
+    #[error("the server address {0:?} does not begin with http://; write http://{0}")]
+    Scheme(String),
     /// Anything else.
     #[error("{0:?} is no server address; write http://HOST:PORT, several separated by commas")]
     Form(String),
@@ -48,9 +51,15 @@ impl FromStr for Servers {
 
     fn from_str(text: &str) -> Result<Servers, InvalidServers> {
         let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-        let addresses = parts.map(Address::from_str).collect::<Result<Vec<_>, _>>()?;
+        let addresses = parts.map(written_out).collect::<Result<Vec<_>, _>>()?;
         if addresses.is_empty() { Err(InvalidServers::Empty) } else { Ok(Servers(addresses)) }
     }
+}
+
+/// An address as people give it, which has to name its scheme. (A server that names the leader may leave it out.)
+fn written_out(text: &str) -> Result<Address, InvalidServers> {
+    let address = text.parse()?;
+    if text.contains("://") { Ok(address) } else { Err(InvalidServers::Scheme(text.into())) }
 }
 
 impl fmt::Display for Servers {
@@ -115,7 +124,7 @@ mod tests {
 
     #[test]
     fn several_servers_are_separated_by_commas() {
-        let servers: Servers = "http://a:1, b:2 ,http://[::1]:3/,c".parse().unwrap();
+        let servers: Servers = "http://a:1, http://b:2 ,http://[::1]:3/,http://c".parse().unwrap();
         assert_eq!(servers.to_string(), "http://a:1,http://b:2,http://[::1]:3,http://c:80");
         assert_eq!(servers.at(5).authority(), "b:2");
     }
@@ -124,6 +133,16 @@ mod tests {
     fn https_is_refused_with_what_to_do_instead() {
         let error = "https://a:1".parse::<Servers>().unwrap_err();
         assert!(error.to_string().contains("https is not supported yet; use http://"), "{error}");
+    }
+
+    #[test]
+    fn an_address_without_a_scheme_is_refused_with_the_one_that_was_meant() {
+        for bad in ["a:1", "localhost", "http://b:2,[::1]:3"] {
+            let error = bad.parse::<Servers>().unwrap_err().to_string();
+            let last = bad.rsplit(',').next().unwrap();
+            assert!(error.ends_with(&format!("does not begin with http://; write http://{last}")), "{error}");
+        }
+        assert_eq!("a:1".parse::<Address>().unwrap().to_string(), "http://a:1");
     }
 
     #[test]

@@ -7,14 +7,15 @@
 //!                                              "items": [{"sku": "book", "quantity": 1}]}'
 //! ```
 //!
-//! `ORBIT_SERVER` and `ORBIT_TOKEN` name another server and its token. Ctrl-C lets running tasks end first.
+//! `ORBIT_SERVER` and `ORBIT_TOKEN` name another server and its token. Ctrl-C or SIGTERM lets running tasks end first.
 
 mod tasks;
 
-use orbit_sdk::{Error, Worker};
+use orbit_sdk::{Error, Worker, shutdown_signal};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let servers = std::env::var("ORBIT_SERVER").unwrap_or_else(|_| "http://127.0.0.1:7233".into());
     let mut builder = Worker::builder().servers(&servers).worker_id("orders-rust").concurrency(8);
     if let Ok(token) = std::env::var("ORBIT_TOKEN") {
@@ -22,5 +23,5 @@ async fn main() -> Result<(), Error> {
     }
     let worker = tasks::add_to(builder).build()?;
     println!("working for {servers}; Ctrl-C ends");
-    worker.run(async { tokio::signal::ctrl_c().await.unwrap_or(()) }).await
+    worker.run(shutdown_signal()).await
 }

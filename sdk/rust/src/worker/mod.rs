@@ -210,6 +210,8 @@ mod tests {
         assert!(refusal(Worker::builder()).contains("has no task"));
         assert!(refusal(with_task().concurrency(0)).contains("1 to 1000"));
         assert!(refusal(with_task().servers("https://a:1")).contains("https is not supported yet"));
+        assert!(refusal(with_task().servers("localhost:7233")).contains("write http://localhost:7233"));
+        assert!(refusal(with_task().servers("http://localhost:port")).contains("write http://HOST:PORT"));
         assert!(refusal(with_task().worker_id("")).contains("worker id is empty"));
         assert!(refusal(with_task().poll_wait(Duration::from_secs(61))).contains("at most 60 s"));
         assert!(with_task().build().is_ok());
