@@ -12,7 +12,9 @@ use crate::execution::event::{Event, Recorded};
 use crate::execution::{Command, Refusal, State, UnitStatus, admit, decide, next_wake};
 use crate::id::{Epoch, ExecutionId, GroupId, Run, Seq, SessionId, TaskId, Token, UnitKey};
 use crate::mutant::{Mutant, Mutants};
-use crate::store::append::{Expect, Group, Member, OwnerChange, StoredEvent, TaskChange, TaskRow, TaskState, Wake};
+use crate::store::append::{
+    Expect, Group, Member, OwnerChange, Status, StoredEvent, TaskChange, TaskRow, TaskState, Wake,
+};
 use crate::store::statement::ClaimedTask;
 use crate::time::ClusterMs;
 use serde_json::Value;
@@ -228,8 +230,15 @@ impl<M: Mutants> Node<M> {
                         Response::ok(Reply::Cancelled(view::of_state(&resident.state)))
                     }
                     Some(Err(_)) => {
-                        let message = format!("execution {execution} has ended");
-                        ApiError::new(ErrorCode::ExecutionFinished, message).into()
+                        let resident = draft.resident.as_ref().expect("it refused");
+                        let status = resident.state.status();
+                        if status == Status::Cancelled {
+                            // The same again, or another's: it is as was asked.
+                            Response::ok(Reply::Cancelled(view::of_state(&resident.state)))
+                        } else {
+                            let message = format!("execution {execution} has ended: it is {}", status.as_str());
+                            ApiError::new(ErrorCode::ExecutionFinished, message).into()
+                        }
                     }
                 };
                 draft.answers.push((request, response));

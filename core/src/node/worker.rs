@@ -15,6 +15,7 @@ use crate::mutant::{Mutant, Mutants};
 use crate::node::slot::{Slot, Work};
 use crate::store::statement::{PutWorker, WorkerRow};
 use crate::store::transaction::Transaction;
+use crate::time::ClusterMs;
 use crate::worker::attempt::{Holder, Orphaned};
 use crate::worker::session::Held;
 use std::collections::{BTreeMap, BTreeSet};
@@ -357,14 +358,16 @@ impl<M: Mutants> Node<M> {
 
     /// The registry, with what is alive here.
     pub(super) fn workers(&self, rows: Vec<WorkerRow>) -> Response {
-        let mut alive: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+        let mut alive: BTreeMap<&str, (u32, u32, ClusterMs)> = BTreeMap::new();
         for (_, session) in self.sessions.iter() {
-            let (sessions, holding) = alive.entry(session.worker_id.as_str()).or_default();
+            let (sessions, holding, seen) = alive.entry(session.worker_id.as_str()).or_default();
             *sessions += 1;
             *holding += u32::try_from(session.held.len()).unwrap_or(u32::MAX);
+            let silent = i64::try_from(self.now.mono.since(session.last_contact()).as_millis()).unwrap_or(i64::MAX);
+            *seen = (*seen).max(ClusterMs(self.cluster_now().0.saturating_sub(silent)));
         }
         let workers = rows.into_iter().map(|row| {
-            let (sessions, holding) = alive.get(row.worker_id.as_str()).copied().unwrap_or_default();
+            let (sessions, holding, seen) = alive.get(row.worker_id.as_str()).copied().unwrap_or_default();
             let contract = |(task_name, contract_version)| Contract { task_name, contract_version };
             let contracts: BTreeSet<Contract> = row.contracts.into_iter().map(contract).collect();
             WorkerView {
@@ -372,7 +375,8 @@ impl<M: Mutants> Node<M> {
                 runtime: row.runtime,
                 sdk: row.sdk,
                 contracts: contracts.into_iter().collect(),
-                last_seen_ms: row.last_seen_ms,
+                // The row is written when it registers; its sessions know when they heard of it last.
+                last_seen_ms: row.last_seen_ms.max(seen),
                 sessions,
                 holding,
             }

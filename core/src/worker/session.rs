@@ -50,6 +50,13 @@ pub struct Held {
     pub reporting: bool,
 }
 
+impl Session {
+    /// When its worker was heard of last.
+    pub fn last_contact(&self) -> Mono {
+        self.last_contact
+    }
+}
+
 impl Sessions {
     /// None yet; a session is lost after `timeout` without contact.
     pub fn new(timeout: Duration) -> Sessions {

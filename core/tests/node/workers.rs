@@ -201,7 +201,35 @@ fn a_cancelled_executions_worker_is_told_at_once_through_its_waiting_poll() {
     let cancelled = bench.ask(Request::Cancel { execution: "e".into(), reason: None });
     assert!(matches!(&cancelled.reply, Reply::Cancelled(v) if v.item.status.as_str() == "cancelled"));
     assert_eq!(bench.polled(waiting).cancel, vec![task.token]);
-    assert_eq!(code(&bench.ask(Request::Cancel { execution: "e".into(), reason: None })), "EXECUTION_FINISHED");
+    let again = bench.ask(Request::Cancel { execution: "e".into(), reason: None });
+    assert!(matches!(&again.reply, Reply::Cancelled(v) if v.item.status.as_str() == "cancelled"), "{again:?}");
+    assert_eq!(bench.history("e").iter().filter(|event| *event == "CancelRequested").count(), 1);
+}
+
+#[test]
+fn a_cancel_of_what_has_ended_otherwise_says_how() {
+    let mut bench = Bench::new();
+    bench.deploy(json!({"name": "Quick", "version": "1", "steps": [{"id": "one", "compute": 1}]}));
+    bench.start("Quick", "e", json!(null));
+    let refused = bench.ask(Request::Cancel { execution: "e".into(), reason: None });
+    assert_eq!(code(&refused), "EXECUTION_FINISHED");
+    assert!(format!("{refused:?}").contains("it is completed"), "{refused:?}");
+}
+
+#[test]
+fn the_registry_tells_when_a_worker_that_lives_was_heard_of_last() {
+    let mut bench = Bench::new();
+    let session = bench.register("w");
+    let seen = |bench: &mut Bench| match bench.ask(Request::ListWorkers).reply {
+        Reply::Workers(workers) => workers.workers[0].last_seen_ms.0,
+        other => panic!("workers, not {other:?}"),
+    };
+    let registered = seen(&mut bench);
+    bench.pass(Duration::from_secs(7));
+    bench.ask(Request::Heartbeat { session, holding: None });
+    bench.pass(Duration::from_secs(2));
+    let moved = seen(&mut bench) - registered;
+    assert!((6_900..=7_100).contains(&moved), "{moved}");
 }
 
 #[test]

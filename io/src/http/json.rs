@@ -17,7 +17,7 @@ pub const MAX_PAYLOAD_DEPTH: usize = orbit_core::definition::MAX_DEPTH;
 // is accepted must be readable there.
 const _: () = assert!(MAX_PAYLOAD_DEPTH + 4 <= MAX_DEPTH);
 
-/// Parses a body. Keys that stand twice, bytes that are not UTF-8, and anything after the value are errors, and so are
+/// Parses a body, or a value that is to become part of one. Keys that stand twice, bytes that are not UTF-8, and anything after the value are errors, and so are
 /// whole numbers that would be rounded because no 64 bits hold them.
 pub fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
     if bytes.iter().all(u8::is_ascii_whitespace) {

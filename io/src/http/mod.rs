@@ -27,3 +27,4 @@ mod service;
 mod url;
 
 pub use front::{BindError, Extra, Front, HttpConfig};
+pub use json::parse as parse_json;

@@ -16,6 +16,11 @@ pub async fn run(arguments: HistoryArgs) -> Result<(), Failure> {
     let form = arguments.output.form;
     let mut whole = HistoryPage { execution_id: arguments.id.clone(), events: Vec::new(), more: false };
     let mut lines = Lines::new();
+    if form == Form::Table && arguments.after > 0 {
+        // Times count from the first event, whichever is shown first.
+        let first = client.history(&arguments.id, 0, Some(1)).await?;
+        first.events.iter().for_each(|event| drop(lines.line(event)));
+    }
     if form == Form::Table {
         output::print(&Lines::title())?;
     }

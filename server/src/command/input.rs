@@ -22,8 +22,9 @@ pub fn read(given: Option<&str>) -> Result<Value, Failure> {
             None => (given.to_owned(), "--input".to_owned()),
         },
     };
-    serde_json::from_str(&text).map_err(|error| {
-        Failure::usage(format!("{source} is not valid JSON: {error}"))
+    // As strictly as the server: what it would refuse is not changed on the way there.
+    orbit_io::http::parse_json(text.as_bytes()).map_err(|error| {
+        Failure::usage(format!("{source} is not valid JSON: {}", error.message))
             .hint("write JSON such as '{\"order_id\": \"o-1\"}', @FILE to read a file, or - for standard input")
     })
 }
@@ -48,6 +49,13 @@ mod tests {
         let failure = read(Some("order_id=1")).unwrap_err();
         assert_eq!(failure.exit, 2);
         assert!(failure.message.starts_with("--input is not valid JSON") && failure.hint.unwrap().contains("@FILE"));
+        for (given, said) in [
+            (r#"{"a": 123456789012345678901234567890}"#, "does not fit 64 bits"),
+            (r#"{"a": 1, "a": 2}"#, "stands twice"),
+        ] {
+            let failure = read(Some(given)).unwrap_err();
+            assert!(failure.message.contains(said), "{failure:?}");
+        }
         assert!(read(Some("@/no/such/file")).unwrap_err().message.contains("cannot be read"));
     }
 }
