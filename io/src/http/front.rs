@@ -28,6 +28,8 @@ pub struct HttpConfig {
     pub body_limit: usize,
     /// Bytes of one payload as JSON text (1 MiB).
     pub max_payload_bytes: usize,
+    /// Bytes of the bodies that are being read, all together (256 MiB); past it 429.
+    pub max_body_memory: usize,
     /// Open connections (10,000); further ones are answered with 429.
     pub max_connections: usize,
     /// How long a new connection may be silent, and a request's head may take (10 s).
@@ -48,6 +50,7 @@ impl Default for HttpConfig {
             token: None,
             body_limit: 4 << 20,
             max_payload_bytes: 1 << 20,
+            max_body_memory: 256 << 20,
             max_connections: 10_000,
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),

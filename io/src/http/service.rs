@@ -21,7 +21,7 @@ use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -41,6 +41,8 @@ pub struct Service {
     extra: Option<Arc<dyn Extra>>,
     /// Makes the ids of requests differ from those of the process before.
     boot: String,
+    /// Bytes of bodies that are being read.
+    body_memory: AtomicUsize,
     /// Numbers requests that never reach the node.
     unsubmitted: AtomicU64,
 }
@@ -96,6 +98,7 @@ impl Service {
             limits,
             extra,
             boot: format!("{boot:08x}"),
+            body_memory: AtomicUsize::new(0),
             unsubmitted: AtomicU64::new(1),
         }
     }
@@ -145,7 +148,7 @@ impl Service {
         if let (Err(_), Some(extra)) = (&resource, &self.extra)
             && extra.serves(path)
         {
-            let bytes = self.read(&head.headers, body).await?;
+            let (bytes, _room) = self.read(&head.headers, body).await?;
             let mut response = extra.serve(Request::from_parts(head.clone(), bytes)).await;
             response.headers_mut().insert(REQUEST_ID, self.new_id());
             return Ok(Reply { response, tracked: None });
@@ -161,12 +164,12 @@ impl Service {
             None => None,
         };
         let media = resource.media(verb, content_type)?;
-        let bytes = match verb {
+        let (bytes, room) = match verb {
             Verb::Post => self.read(&head.headers, body).await?,
-            Verb::Get => Bytes::new(),
+            Verb::Get => (Bytes::new(), Room::none(&self.body_memory)),
         };
         let routed = resource.request(verb, head.uri.query(), media, &bytes, &self.limits)?;
-        drop(bytes);
+        drop((bytes, room));
         Ok(self.submit(routed).await?)
     }
 
@@ -284,7 +287,7 @@ impl Service {
     }
 
     /// Reads a body whole, within its bounds of size and time.
-    async fn read(&self, headers: &HeaderMap, body: &mut Incoming) -> Result<Bytes, ApiError> {
+    async fn read(&self, headers: &HeaderMap, body: &mut Incoming) -> Result<(Bytes, Room<'_>), ApiError> {
         let limit = self.config.body_limit;
         let too_large = || {
             ApiError::new(ErrorCode::PayloadTooLarge, format!("the body is larger than {limit} bytes (--body-limit)"))
@@ -292,7 +295,7 @@ impl Service {
                 .with("setting", "body_limit")
         };
         if body.is_end_stream() {
-            return Ok(Bytes::new());
+            return Ok((Bytes::new(), Room::none(&self.body_memory)));
         }
         let announced = body.size_hint().lower();
         if announced > limit as u64 {
@@ -300,7 +303,9 @@ impl Service {
         }
         // Without a length, a body comes in chunks; growing from the first is good enough.
         let room = usize::try_from(announced).unwrap_or(limit);
+        let most = self.config.max_body_memory;
         let whole = async {
+            let mut taken = Room::none(&self.body_memory);
             let mut first = Bytes::new();
             let mut rest = BytesMut::new();
             while let Some(frame) = body.frame().await {
@@ -311,6 +316,13 @@ impl Service {
                 let Ok(data) = frame.into_data() else { continue };
                 if first.len() + rest.len() + data.len() > limit {
                     return Err(too_large());
+                }
+                if !taken.grow(data.len(), most) {
+                    let message = format!(
+                        "the bodies that this server is reading take {most} bytes of memory already (max_body_memory)"
+                    );
+                    let error = ApiError::new(ErrorCode::ResourceExhausted, message);
+                    return Err(error.with("limit", "max_body_memory").with("max", most));
                 }
                 // Most bodies are one piece, and that piece is not copied.
                 if first.is_empty() && rest.is_empty() {
@@ -323,7 +335,7 @@ impl Service {
                     rest.extend_from_slice(&data);
                 }
             }
-            Ok(if rest.is_empty() { first } else { rest.freeze() })
+            Ok((if rest.is_empty() { first } else { rest.freeze() }, taken))
         };
         match tokio::time::timeout(self.config.body_timeout, whole).await {
             Ok(result) => result,
@@ -332,6 +344,30 @@ impl Service {
                 Err(ApiError::new(ErrorCode::RequestTimeout, format!("the body was not complete within {waited} s")))
             }
         }
+    }
+}
+
+/// What a body takes of the memory that all bodies share; it is given back when this goes.
+struct Room<'s> {
+    all: &'s AtomicUsize,
+    taken: usize,
+}
+
+impl<'s> Room<'s> {
+    fn none(all: &'s AtomicUsize) -> Room<'s> {
+        Room { all, taken: 0 }
+    }
+
+    /// Takes more; false where there is no more than `most` in all.
+    fn grow(&mut self, bytes: usize, most: usize) -> bool {
+        self.taken += bytes;
+        self.all.fetch_add(bytes, Ordering::Relaxed) + bytes <= most
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.taken, Ordering::Relaxed);
     }
 }
 

@@ -207,6 +207,35 @@ async fn a_client_that_goes_on_sending_what_is_no_http_reads_the_answer_and_is_n
 }
 
 #[tokio::test]
+async fn bodies_that_are_read_at_the_same_time_share_a_bound_of_memory() {
+    let config = HttpConfig { max_body_memory: 1000, body_timeout: NEVER, ..quick() };
+    let server = Server::start(config, fine);
+    let body = [b"{\"workflow\":\"W\",\"input\":\"", &[b'x'; 560][..], b"\"}"].concat();
+    let whole = post("/v1/executions", "application/json", &body);
+    let mut slow = server.connect().await;
+    slow.send(&whole[..whole.len() - 2]).await;
+    // Until the front has read what was sent, another one may still find room.
+    soon("a refusal", async {
+        loop {
+            let mut other = server.connect().await;
+            other.send(&whole).await;
+            let answer = other.answer().await;
+            if answer.status == 429 {
+                assert_eq!(answer.error().1, "RESOURCE_EXHAUSTED");
+                assert_eq!(answer.header("retry-after"), Some("1"));
+                return;
+            }
+        }
+    })
+    .await;
+    slow.send(&whole[whole.len() - 2..]).await;
+    assert_ne!(slow.answer().await.status, 429);
+    let mut other = server.connect().await;
+    other.send(&whole).await;
+    assert_ne!(other.answer().await.status, 429, "there is room again");
+}
+
+#[tokio::test]
 async fn a_client_that_still_sends_a_body_past_the_limit_gets_to_read_the_answer() {
     let server = Server::start(HttpConfig { body_limit: 1000, ..quick() }, fine);
     let mut client = server.connect().await;
