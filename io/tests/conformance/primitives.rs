@@ -5,7 +5,7 @@
 //!
 //! The model goes first, so that it is known what to wait for on the real server. What it does at one moment takes a
 //! moment there: every step is waited for until it is as it must be. Where several sessions can go on at the same
-//! moment, a real server decides by chance who is faster; such a seed is tried in either order.
+//! moment, a real server decides by chance who is faster; such a seed is tried in several orders.
 
 use crate::real::RealServer;
 use orbit_sim::postgres::script::model::ModelServer;
@@ -24,6 +24,10 @@ use std::time::Duration;
 const SEEDS: Range<u64> = 0..120;
 /// How often a seed is tried before a difference is one.
 const ATTEMPTS: u32 = 5;
+/// In which order those go on that can at the same moment, attempt by attempt: see [`Engine::in_order`].
+///
+/// [`Engine::in_order`]: orbit_sim::postgres::Engine::in_order
+const ORDERS: [u32; 16] = [0, u32::MAX, 1, 2, 4, 8, 16, 32, 3, 6, 12, 24, 5, 10, 20, 7];
 /// So long a session waits before it looks for a deadlock, and so long the others let it, in milliseconds.
 const DEADLOCK_MS: u64 = 1;
 const LOOKS_MS: u64 = 8;
@@ -118,9 +122,9 @@ impl<'a, 'b> Run<'a, 'b> {
         let hasty = (1..=sessions).filter(|_| dice.chance(Ratio::new(1, 16))).collect();
         Run {
             dice,
-            model: ModelServer::new().changed(flaw, attempt % 2 == 1),
+            model: ModelServer::new().changed(flaw, ORDERS[attempt as usize % ORDERS.len()]),
             real,
-            patience: u64::from(1 + attempt * 4),
+            patience: u64::from(1 + attempt.min(4) * 2),
             sessions,
             hasty,
             gone: BTreeSet::new(),
@@ -337,7 +341,7 @@ fn one(real: &mut RealServer<'_>, seed: u64, flaw: Option<Flaw>) -> (Same, Count
     for attempt in 0.. {
         real.begin_again();
         let (same, counts, raced) = Run::new(seed, real, flaw, attempt).play();
-        let attempts = if raced { ATTEMPTS + 3 } else { ATTEMPTS };
+        let attempts = if raced { ORDERS.len() as u32 } else { ATTEMPTS };
         if same.is_ok() || attempt + 1 >= attempts || flaw.is_some() && attempt > 0 {
             return (same, counts, attempt);
         }

@@ -221,12 +221,18 @@ impl<D: Domain + ?Sized> Context<'_, D> {
             && ended.committed.is_some()
         {
             let next = row.versions.iter().find(|v| v.id > version.id).map(|v| v.id);
-            self.leave_front(locking);
+            let others = self.leave_front(locking);
             let Some(next) = next else { return Ok(Some(Locked::Gone)) };
             locking.version = next;
             locking.newer = true;
+            // Those behind it follow to the new version at the same time.
+            if others && self.state.last_first() {
+                self.state.runnable.push_front(self.session);
+                return Err(Stop::Waits);
+            }
             return Ok(None);
         }
+        let followed = row.versions.iter().any(|v| v.id > version.id);
         let mut holders = row.holders(me, strength);
         // Who holds the row already does not stand in line for more of it.
         let holds_some = me.is_some_and(|me| row.is_locked_by(me));
@@ -259,7 +265,11 @@ impl<D: Domain + ?Sized> Context<'_, D> {
             }
             return Ok(Some(Locked::Same));
         }
+        // A key share that passes an update goes on to the versions that follow, and waits there whatever it was told:
+        // the transaction has updated the row and then deleted it.
+        let follows = strength == Strength::KeyShare && followed;
         match policy {
+            _ if follows => {}
             Policy::Skip => {
                 self.state.counts.skips += 1;
                 return Ok(Some(Locked::Skipped));
@@ -267,7 +277,7 @@ impl<D: Domain + ?Sized> Context<'_, D> {
             Policy::Fail => return Err(Stop::error(Code::LockNotAvailable)),
             Policy::Wait => {}
         }
-        if !locking.in_front && !holds_some {
+        if !locking.in_front && !holds_some && !follows {
             let tag = Tag::Tuple(locking.row, locking.version);
             self.running().asked = Some(tag);
             self.ask(tag, strength.in_line(), Scope::Transaction)?;
@@ -278,12 +288,17 @@ impl<D: Domain + ?Sized> Context<'_, D> {
         Ok(None)
     }
 
-    fn leave_front(&mut self, locking: &mut Locking) {
+    /// Lets the next in line come to the front; whether there is one.
+    fn leave_front(&mut self, locking: &mut Locking) -> bool {
         if std::mem::replace(&mut locking.in_front, false) {
             let (tag, mode) = (Tag::Tuple(locking.row, locking.version), locking.strength.in_line());
             let woken = self.state.locks.release(self.session, tag, mode, Scope::Transaction);
-            self.state.runnable.extend(woken.expect("who is in front holds the version"));
+            let woken = woken.expect("who is in front holds the version");
+            let others = !woken.is_empty();
+            self.state.runnable.extend(woken);
+            return others;
         }
+        false
     }
 
     fn mark(&mut self) -> Mark {

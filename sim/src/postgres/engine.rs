@@ -73,6 +73,12 @@ pub(super) struct State<D: Domain + ?Sized> {
     /// How often each thing happened that is worth counting.
     pub counts: Counts,
     pub flaw: Option<Flaw>,
+    /// Where several can go on at the same moment: bit by bit, whether the last of them comes first.
+    pub order: u32,
+    /// How many bits are used up.
+    pub decided: u32,
+    /// Several could go on at the same moment: on a real server, either may have been faster.
+    pub raced: bool,
 }
 
 /// A deliberate change of the model: that the conformance suite catches each shows what it would catch.
@@ -128,10 +134,6 @@ pub struct Engine<D: Domain> {
     dead_rows: Vec<super::lock::RowId>,
     last_session: u32,
     up: bool,
-    /// Of several that can go on at the same moment, the last comes first.
-    last_first: bool,
-    /// Several could go on at the same moment: on a real server, either may have been faster.
-    raced: bool,
     /// The caller says when those go on that can: [`Engine::step`].
     by_hand: bool,
 }
@@ -152,18 +154,11 @@ impl<D: Domain> Engine<D> {
             writable: Writable::Yes,
             counts: Counts::default(),
             flaw: None,
-        };
-        Engine {
-            domain,
-            state,
-            answers: Vec::new(),
-            dead_rows: Vec::new(),
-            last_session: 0,
-            up: true,
-            last_first: false,
+            order: 0,
+            decided: 0,
             raced: false,
-            by_hand: false,
-        }
+        };
+        Engine { domain, state, answers: Vec::new(), dead_rows: Vec::new(), last_session: 0, up: true, by_hand: false }
     }
 
     /// The same with a deliberate change.
@@ -173,10 +168,10 @@ impl<D: Domain> Engine<D> {
         self
     }
 
-    /// The same, but of several that can go on at the same moment, the last comes first.
+    /// The same, but where several can go on at the same moment, each bit says whether the last comes first.
     #[must_use]
-    pub fn last_first(mut self, last_first: bool) -> Engine<D> {
-        self.last_first = last_first;
+    pub fn in_order(mut self, order: u32) -> Engine<D> {
+        self.state.order = order;
         self
     }
 
@@ -189,7 +184,7 @@ impl<D: Domain> Engine<D> {
 
     /// Whether several could go on at the same moment, so that on a real server either may have been faster.
     pub fn has_raced(&self) -> bool {
-        self.raced
+        self.state.raced
     }
 
     /// Whether somebody waits who has not yet looked for a deadlock.
@@ -356,9 +351,9 @@ impl<D: Domain> Engine<D> {
 
     /// One of those that can go on does. False if there is none. At most one transaction commits meanwhile.
     pub fn step(&mut self) -> bool {
+        let last = self.state.runnable.len() > 1 && self.state.last_first();
         let runnable = &mut self.state.runnable;
-        self.raced |= runnable.len() > 1;
-        let next = if self.last_first { runnable.pop_back() } else { runnable.pop_front() };
+        let next = if last { runnable.pop_back() } else { runnable.pop_front() };
         let Some(session) = next else { return false };
         self.resume(session);
         true
@@ -637,8 +632,14 @@ impl<D: Domain> Engine<D> {
         assert!(now >= self.state.now, "time does not go back");
         loop {
             let live = self.state.sessions.iter().filter(|(_, s)| !s.frozen);
-            let next = live.filter_map(|(id, s)| s.next_timer().map(|(at, timer)| (at, timer, *id))).min();
-            let Some((at, timer, session)) = next.filter(|(at, ..)| *at <= now) else { break };
+            let mut due: Vec<_> =
+                live.filter_map(|(id, s)| s.next_timer().map(|(at, timer)| (at, timer, *id))).collect();
+            due.sort();
+            let first = due.first().filter(|(at, ..)| *at <= now).map(|(at, timer, _)| (*at, *timer));
+            let Some(first) = first else { break };
+            due.retain(|(at, timer, _)| (*at, *timer) == first);
+            let next = if due.len() > 1 && self.state.last_first() { due.pop() } else { due.into_iter().next() };
+            let (at, timer, session) = next.expect("the first is one of them");
             self.state.now = self.state.now.max(at);
             self.fires(session, timer);
             self.pump();
@@ -699,6 +700,14 @@ impl<D: Domain> Engine<D> {
 }
 
 impl<D: Domain + ?Sized> State<D> {
+    /// Several can go on at the same moment: whether the last of them comes first.
+    pub fn last_first(&mut self) -> bool {
+        self.raced = true;
+        let bit = self.order >> (self.decided % 32) & 1;
+        self.decided += 1;
+        bit == 1
+    }
+
     pub fn clock_ms(&self) -> i64 {
         self.now as i64 / 1_000 + self.clock_offset_ms
     }

@@ -30,8 +30,8 @@ impl ModelServer {
 
     /// The same with a deliberate change; and in which order those go on that could at the same moment.
     #[must_use]
-    pub fn changed(mut self, flaw: Option<Flaw>, last_first: bool) -> ModelServer {
-        self.engine = self.engine.with_flaw(flaw).last_first(last_first);
+    pub fn changed(mut self, flaw: Option<Flaw>, order: u32) -> ModelServer {
+        self.engine = self.engine.with_flaw(flaw).in_order(order);
         self
     }
 
