@@ -11,8 +11,9 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Statements that stay prepared: more than there are.
 const STATEMENTS: usize = 96;
 
-/// Kibibytes of pages that the writer keeps; every other connection keeps SQLite's own 2,000.
-const WRITER_CACHE: i64 = 16 << 10;
+/// Kibibytes of pages that the writer keeps; every other connection keeps SQLite's own 2,000. No more: SQLite looks at
+/// each cached page once in every commit that splits a page of an index (`docs/src/guide/performance.md`).
+const WRITER_CACHE: i64 = 4 << 10;
 
 /// Pages of the log (4 KiB each) at which they are copied into the file. A page that many commits change is copied
 /// once, so four times SQLite's own number costs far less writing; a start reads at most this much more.
