@@ -293,7 +293,7 @@ pub struct ReplayArgs {
     /// The execution's id, or a file of its events: as `history -o jsonl` prints them, `-` for standard input.
     #[arg(value_name = "ID|FILE")]
     pub history: String,
-    /// The definition that it was started with, in YAML or (`.json`) JSON [default: the server is asked].
+    /// The definition that it was started with, in YAML or (`.json`) JSON [default: the server is asked; needed for a file].
     #[arg(long, value_name = "FILE")]
     pub definition: Option<PathBuf>,
     /// The id of the execution in the file [default: the one that its tokens and keys name].
