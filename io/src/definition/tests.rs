@@ -35,6 +35,16 @@ fn yaml_becomes_the_value_that_it_says() {
 }
 
 #[test]
+fn an_expression_without_quotes_inside_braces_is_told_to_be_quoted() {
+    for text in ["a: {b: ${ input.c }}\n", "a: 1\nb: [${ input.c }]\n"] {
+        let message = refused(text, Format::Yaml);
+        assert!(message.contains("in quotes: `\"${ input.x }\"`"), "{message}");
+    }
+    let other = refused("a: {b: \"${ input.c }\", d\n", Format::Yaml);
+    assert!(!other.contains("in quotes"), "{other}");
+}
+
+#[test]
 fn what_versions_of_yaml_read_differently_is_text() {
     assert_eq!(
         yaml("[yes, no, on, off, 0755, 1_000, 12:30:00]"),

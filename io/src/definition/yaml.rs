@@ -45,7 +45,7 @@ fn parse_here(text: &str) -> Result<Document, SyntaxError> {
         reject_unsupported_tags: true,
         with_snippet: false,
     };
-    let node: Spanned<Node> = serde_saphyr::from_str_with_options(text, options).map_err(|e| explain(&e))?;
+    let node: Spanned<Node> = serde_saphyr::from_str_with_options(text, options).map_err(|e| explain(&e, text))?;
     let (value, places) = Reader { text }.read(node, None, 0)?;
     Ok(Document { value, places })
 }
@@ -208,7 +208,7 @@ fn key_text(key: Node, at: Option<Location>) -> Result<String, SyntaxError> {
 }
 
 /// The parser's error in our words where it has none that help.
-fn explain(error: &Error) -> SyntaxError {
+fn explain(error: &Error, text: &str) -> SyntaxError {
     let plain = error.without_snippet();
     let place = plain.location().and_then(location);
     let message = match plain {
@@ -222,9 +222,24 @@ fn explain(error: &Error) -> SyntaxError {
         }
         Error::NonFiniteFloat { .. } => "JSON has no infinity and no NaN; write a number, or a text in quotes".into(),
         other if other.to_string().contains("recursion limit") => return too_deep(place),
-        other => without_place(&other.to_string()),
+        other => {
+            let message = without_place(&other.to_string());
+            let line = place.and_then(|place| text.lines().nth(place.line.saturating_sub(1)));
+            match line.filter(|line| has_bare_expression(line)) {
+                Some(_) => {
+                    format!("{message}; put an expression inside `{{…}}` or `[…]` in quotes: `\"${{ input.x }}\"`")
+                }
+                None => message,
+            }
+        }
     };
     SyntaxError { location: place, message }
+}
+
+/// Whether an expression stands in a line without quotes, where YAML takes its braces for an object's.
+fn has_bare_expression(line: &str) -> bool {
+    let quotes = |before: &str| before.matches(['"', '\'']).count();
+    line.match_indices("${").any(|(at, _)| quotes(&line[..at]) % 2 == 0)
 }
 
 /// The parser's message without the place that it repeats.

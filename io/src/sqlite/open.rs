@@ -11,8 +11,9 @@ use orbit_core::store::statement::Holder;
 use orbit_core::store::transaction::SCHEMA_VERSION;
 use rusqlite::{Connection, ErrorCode};
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// A database that this process has to itself.
@@ -179,6 +180,11 @@ fn open_locked(path: &Path) -> Result<Connection, OpenError> {
         Some(ErrorCode::NotADatabase) => OpenError::Foreign { path: path.into(), what: "a file of another kind" },
         _ => OpenError::Sqlite { path: path.into(), error },
     };
+    if !path.exists() {
+        // Payloads are nobody else's business. What SQLite puts beside the file gets the file's own permissions.
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        made.map_err(|error| OpenError::Read { path: path.into(), error })?;
+    }
     let mut connection = connect::plain(path).map_err(sqlite)?;
     // SQLite opens a file that it may not write for reading, and says nothing.
     if connection.is_readonly("main").map_err(sqlite)? {

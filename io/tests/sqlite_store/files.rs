@@ -303,3 +303,19 @@ fn an_append_whose_commit_fails_is_unknown_until_it_is_sent_again() {
     store.written(fence, vec![big(n)]);
     assert_eq!(store.load("a").events.len() as u64, n + 1);
 }
+
+#[test]
+fn a_new_database_is_nobody_elses_to_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("orbit.db");
+    let store = orbit_io::sqlite::SqliteStore::open(&path).unwrap();
+    assert!(path.exists());
+    let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path());
+    // The lock holds nothing but a process number.
+    for file in files.filter(|file| !file.to_string_lossy().ends_with(".lock")) {
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{}", file.display());
+    }
+    drop(store);
+}

@@ -13,11 +13,14 @@ pub fn run(arguments: &CheckArgs) -> Result<(), Failure> {
         let document = Document::read(file)?;
         match document.check() {
             Ok(definition) => output::print(&format!(
-                "{}: {} {} is valid ({} steps, {})\n",
+                "{}: {} {} is valid ({}, {})\n",
                 document.name,
                 definition.name,
                 definition.version,
-                definition.steps.len(),
+                match definition.steps.len() {
+                    1 => "1 step".to_owned(),
+                    steps => format!("{steps} steps"),
+                },
                 definition.hash
             ))?,
             Err(found) => {

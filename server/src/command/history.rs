@@ -7,12 +7,18 @@ use crate::output::{self, Form};
 use orbit_sdk::{Client, Event, HistoryPage, Value};
 use std::time::Duration;
 
+/// How long a history that is followed waits for a server that is away: a restart, and more.
+const PATIENCE: Duration = Duration::from_secs(300);
+
 /// How often a history that is followed is asked for more.
 const FOLLOW_EVERY: Duration = Duration::from_millis(200);
 
 /// Shows a history, page by page as it comes.
 pub async fn run(arguments: HistoryArgs) -> Result<(), Failure> {
-    let client = client(&arguments.remote)?;
+    let mut client = client(&arguments.remote)?;
+    if arguments.follow {
+        client = client.with_patience(PATIENCE);
+    }
     let form = arguments.output.form;
     let mut whole = HistoryPage { execution_id: arguments.id.clone(), events: Vec::new(), more: false };
     let mut lines = Lines::new();
