@@ -225,11 +225,11 @@ impl State {
                 }
             }
             Event::StepSucceeded { step, output, token, .. } => {
-                self.settle(token.as_ref().map(|t| t.id), Settled::Accepted);
+                self.settle(step, token.as_ref().map(|t| t.id));
                 self.end_well(step, UnitStatus::Succeeded, output.clone());
             }
             Event::StepAttemptFailed { step, error, token, .. } => {
-                self.settle(token.as_ref().map(|t| t.id), Settled::Accepted);
+                self.settle(step, token.as_ref().map(|t| t.id));
                 self.set(step, UnitStatus::AttemptFailed { error: error.clone() });
             }
             Event::StepAttemptUncertain { step, .. } => self.set(step, UnitStatus::Uncertain),
@@ -243,7 +243,11 @@ impl State {
                 self.units.insert(step.clone(), Unit { attempt: 1, input: None, status });
             }
             Event::TimerFired { step } => self.end_well(step, UnitStatus::Succeeded, Json::default()),
-            Event::StaleResultIgnored { token, .. } => self.settle(Some(token.id), Settled::Stale),
+            Event::StaleResultIgnored { token, .. } => {
+                if let Some(delivery) = self.deliveries.get_mut(&token.id) {
+                    delivery.settled.get_or_insert(Settled::Stale);
+                }
+            }
             Event::CancelRequested { .. } => {
                 if self.is_running() {
                     self.phase = Phase::Cancelling;
@@ -281,9 +285,10 @@ impl State {
         unit.input = None;
     }
 
-    fn settle(&mut self, token: Option<Uuid>, as_: Settled) {
-        if let Some(delivery) = token.and_then(|t| self.deliveries.get_mut(&t)) {
-            delivery.settled.get_or_insert(as_);
+    /// Of another step's delivery it means nothing: that one's unit would wait for a result that none may give any more.
+    fn settle(&mut self, step: &UnitKey, token: Option<Uuid>) {
+        if let Some(delivery) = token.and_then(|t| self.deliveries.get_mut(&t)).filter(|d| d.unit == *step) {
+            delivery.settled.get_or_insert(Settled::Accepted);
         }
     }
 
