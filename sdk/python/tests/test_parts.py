@@ -162,8 +162,29 @@ class OnTheDesk(unittest.TestCase):
         self.assertEqual(self.take(), ["x/1"])
         self.desk.refused_together(["x/1"], "INVALID_REQUEST", "no")
         tokens, results = self.desk.take_results()
-        self.assertEqual(tokens, ["x/1", "x/2", "x/3"], "now that it is known they go together again")
+        self.assertEqual(tokens, ["x/1"], "the others are suspects still")
         self.assertEqual(json.loads(results[0])["error"]["code"], "INVALID_REQUEST")
+
+    def test_answers_about_other_things_do_not_bring_a_refused_batch_together_again(self) -> None:
+        for token in ("x/1", "x/2", "x/3"):
+            self.deliver(token)
+            self.finish(token)
+        self.desk.refused_together(self.take(), "INVALID_REQUEST", "no")
+        # Other work goes on meanwhile.
+        for token in ("x/4", "x/5"):
+            self.deliver(token)
+            self.finish(token)
+        self.assertEqual(self.take(), ["x/1"])
+        self.assertFalse(self.desk.settle(["x/1"], [Outcome("x/1", "refused", "STORAGE_ERROR")], "s1"))
+        self.assertEqual(self.take(), ["x/1"], "alone again")
+        self.assertTrue(self.desk.settle(["x/1"], [Outcome("x/1", "accepted")], "s1"))
+        self.assertEqual(self.take(), ["x/2"])
+        self.desk.refused_together(["x/2"], "INVALID_REQUEST", "no")
+        self.assertEqual(self.take(), ["x/2"], "what is wrong with it is known: it is said")
+        self.assertTrue(self.desk.settle(["x/2"], [Outcome("x/2", "accepted")], "s1"))
+        self.assertEqual(self.take(), ["x/3"])
+        self.assertTrue(self.desk.settle(["x/3"], [Outcome("x/3", "accepted")], "s1"))
+        self.assertEqual(self.take(), ["x/4", "x/5"], "these were in no refused batch")
 
     def test_one_request_carries_about_a_mebibyte_of_results_and_not_too_many(self) -> None:
         for token in ("x/1", "x/2"):

@@ -590,13 +590,13 @@ class HeartbeatsAndCancels(Bench):
             while not over.is_set():
                 sum(range(1000))
 
-        @worker.task("blocks the loop")
+        @worker.task("blocks.the.loop")
         async def blocks(ctx: Context, input: Any) -> None:
             over.wait()
 
         worker.start()
         fake.register("s1", 20)
-        names = ("computes", "blocks the loop", "payments.charge")
+        names = ("computes", "blocks.the.loop", "payments.charge")
         fake.expect(POLL).answer(200, polled(*(task(f"x/{n}", task_name=name) for n, name in enumerate(names))))
         self.next_running()
         with_all = 0
@@ -718,6 +718,14 @@ class SetUps(unittest.TestCase):
             worker.task("t", contract_version=1)  # type: ignore[arg-type]
         with self.assertRaisesRegex(TypeError, r"takes two arguments: \(ctx, input\)"):
             worker.task("t")(lambda input: None)
+        for name in ("blocks the loop", "9lives", "größe", "x" * 129, "a\n"):
+            with self.subTest(name), self.assertRaisesRegex(ValueError, "is no name of a task: it begins with a letter"):
+                worker.task(name)
+        for version in ("v 1", "-1", "1" * 65):
+            with self.subTest(version), self.assertRaisesRegex(ValueError, "is no contract version: it begins with"):
+                worker.task("t", contract_version=version)
+        worker.task("x" * 128, contract_version="2.0-rc+1")(good)
+        worker.task("team/payments.charge:v1_x-y")(good)
         self.assertIs(worker.task("t")(good), good)
         with self.assertRaisesRegex(ValueError, "has a function already"):
             worker.task("t")(good)

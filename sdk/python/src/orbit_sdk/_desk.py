@@ -102,9 +102,9 @@ class Desk:
         self._finished: dict[str, None] = {}
         #: Tokens that were here, so that one that is answered again late does not run again.
         self._past: dict[str, None] = {}
-        #: Since a request with several results was refused as a whole: one at a time shows which one it was. Ends when
-        #: that has been found, or no result is left.
-        self._one_by_one = False
+        #: Results of requests that were refused as a whole: each is sent alone until a server has answered it, which
+        #: shows whose fault it was. Whatever else is answered meanwhile, they do not come together again.
+        self._suspects: set[str] = set()
 
     def accept(self, context: Context, cancel: Callable[[], None], session: str) -> bool:
         """Takes a delivery; false if it is here already, or was. `cancel` is called if nobody wants it any more."""
@@ -151,12 +151,15 @@ class Desk:
             held = self._held[token]
             if held.sent:
                 continue
-            if tokens and (self._one_by_one or len(held.result) > room or len(tokens) == BATCH_RESULTS):
+            alone = token in self._suspects
+            if tokens and (alone or len(held.result) > room or len(tokens) == BATCH_RESULTS):
                 break
             room -= len(held.result)
             held.sent = True
             tokens.append(token)
             results.append(held.result)
+            if alone:
+                break
         return tokens, results
 
     def has_results_to_send(self) -> bool:
@@ -200,7 +203,7 @@ class Desk:
         if len(tokens) == 1:
             self._refused(tokens[0], code, message)
         else:
-            self._one_by_one = True
+            self._suspects.update(tokens)
             self.unsent(tokens)
 
     def _refused(self, token: str, code: str, message: str) -> None:
@@ -208,7 +211,7 @@ class Desk:
 
         A step whose result stayed away silently would wait for ever.
         """
-        self._one_by_one = False
+        self._suspects.discard(token)
         held = self._held.get(token)
         if held is None or held.state is not _State.FINISHED:
             return
@@ -240,7 +243,7 @@ class Desk:
     def _forget(self, token: str) -> None:
         del self._held[token]
         self._finished.pop(token, None)
-        self._one_by_one = self._one_by_one and bool(self._finished)
+        self._suspects.discard(token)
         if len(self._past) == REMEMBERED:
             del self._past[next(iter(self._past))]
         self._past[token] = None

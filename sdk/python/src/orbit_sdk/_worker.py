@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import queue
+import re
 import signal
 import socket
 import ssl
@@ -18,6 +19,13 @@ from ._errors import OrbitError
 from ._transport import Transport
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+
+#: What definitions can name: the book, "Workflow definitions".
+_TASK_NAME = re.compile("[A-Za-z][A-Za-z0-9_.:/-]{0,127}")
+_TASK_NAME_RULE = "it begins with a letter and goes on with letters, digits and `_ . : / -`, at most 128 characters"
+_VERSION = re.compile("[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
+_VERSION_RULE = "it begins with a letter or digit and goes on with letters, digits and `_ . + -`, at most 64 characters"
 
 
 class Worker:
@@ -84,6 +92,11 @@ class Worker:
             raise TypeError('a task has a name: @worker.task("payments.charge")')
         if not isinstance(contract_version, str) or not contract_version:
             raise TypeError(f'a contract version is a text: contract_version="1", not {contract_version!r}')
+        # No definition could name it: the function would never be called, and nobody would say why.
+        if not _TASK_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a task: {_TASK_NAME_RULE}")
+        if not _VERSION.fullmatch(contract_version):
+            raise ValueError(f"{contract_version!r} is no contract version: {_VERSION_RULE}")
 
         def add(function: _F) -> _F:
             if self._engine is not None:
