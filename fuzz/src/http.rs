@@ -124,8 +124,9 @@ fn accepted(routed: Routed, max_payload_bytes: usize) {
                 labels: start.labels,
             };
             let (output, error, last_seq) = (None, None, Seq(1));
-            let reason = None;
-            let view = ExecutionView { item, run: Run(1), input: start.input, output, error, last_seq, reason };
+            let (reason, cancel_reason, waiting) = (None, None, vec![]);
+            let (run, input) = (Run(1), start.input);
+            let view = ExecutionView { item, run, input, output, error, last_seq, reason, cancel_reason, waiting };
             answered(Reply::Execution(view));
         }
         Request::Report { results, .. } => {

@@ -11,6 +11,7 @@ use orbit_core::api::response::{
 };
 use orbit_core::api::{ApiError, ErrorCode, Response};
 use orbit_core::execution::event::{Event, Json, Recorded, ResultKind, TaskError};
+use orbit_core::execution::waiting::{Attempt, Reason, Waiting, WaitingKind};
 use orbit_core::id::{ClusterId, Run, Seq, SessionId, Term, Token};
 use orbit_core::store::append::Status;
 use orbit_core::time::ClusterMs;
@@ -337,6 +338,51 @@ fn execution(full: bool) -> ExecutionView {
         error: full.then(failure),
         last_seq: Seq(3),
         reason: (!full).then(|| "its history cannot be read".into()),
+        cancel_reason: full.then(|| "enough".into()),
+        waiting: if full { waiting() } else { vec![] },
+    }
+}
+
+/// Each reason to wait, with all that it can have and with as little.
+fn waiting() -> Vec<Waiting> {
+    let attempt = |full: bool| Attempt {
+        task_name: "t".into(),
+        contract_version: "1".into(),
+        attempt: 2,
+        max_attempts: 3,
+        last_error: full.then(failure),
+    };
+    let reasons = |full: bool| {
+        vec![
+            Reason::NoWorker { attempt: attempt(full), other_versions: if full { vec!["2".into()] } else { vec![] } },
+            Reason::Queued { attempt: attempt(full), sessions: 1 },
+            Reason::Running {
+                attempt: attempt(full),
+                worker_id: "w".into(),
+                deadline_ms: full.then_some(ClusterMs(1)),
+            },
+            Reason::Retry { attempt: attempt(full), until_ms: ClusterMs(1) },
+            Reason::Sleep { until_ms: ClusterMs(1) },
+            Reason::Server,
+        ]
+    };
+    let kinds = [WaitingKind::Task, WaitingKind::Sleep, WaitingKind::Compute];
+    let all = reasons(true).into_iter().chain(reasons(false)).zip(kinds.into_iter().cycle());
+    let waiting =
+        all.map(|(reason, kind)| Waiting { step_id: "a".into(), kind, since_ms: ClusterMs(1), reason }).collect();
+    assert!(reasons(true).iter().all(is_known_reason));
+    waiting
+}
+
+/// Does not compile where a reason is not among those of [`waiting`]: add it there, and to the description.
+fn is_known_reason(reason: &Reason) -> bool {
+    match reason {
+        Reason::NoWorker { .. }
+        | Reason::Queued { .. }
+        | Reason::Running { .. }
+        | Reason::Retry { .. }
+        | Reason::Sleep { .. }
+        | Reason::Server => true,
     }
 }
 

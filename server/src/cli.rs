@@ -47,6 +47,8 @@ pub enum Command {
     /// List, show, follow, replay and cancel executions.
     #[command(subcommand)]
     Executions(ExecutionsCommand),
+    /// Say what an execution waits for, or why it ended, and what would be right to do.
+    Why(ExecutionArgs),
     /// List and show deployed workflows.
     #[command(subcommand)]
     Workflows(WorkflowsCommand),

@@ -5,7 +5,8 @@
 //! * [`config`]: the server's options, from command line, environment and file.
 //! * [`serve`]: store, node and HTTP front put together. [`telemetry`]: log lines.
 //! * [`ui`]: the pages at `/ui/`.
-//! * [`output`]: tables, JSON, ids. [`failure`]: errors and exit codes.
+//! * [`output`]: tables, JSON, ids. `waiting`: what an execution waits for, in sentences.
+//! * [`failure`]: errors and exit codes.
 
 pub mod cli;
 pub mod command;
@@ -16,6 +17,7 @@ pub mod output;
 pub mod serve;
 pub mod telemetry;
 pub mod ui;
+mod waiting;
 
 use clap::{CommandFactory, FromArgMatches};
 use std::process::ExitCode;

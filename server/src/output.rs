@@ -74,10 +74,8 @@ pub fn list<T: Serialize>(
     table: impl FnOnce() -> Table,
 ) -> Result<(), Failure> {
     match form {
-        Form::Table => print(&table().render()),
         Form::Json => print(&pretty(whole)),
-        Form::Jsonl => print(&items.iter().map(line).collect::<String>()),
-        Form::Ids => print(&items.iter().map(|item| format!("{}\n", id(item))).collect::<String>()),
+        form => many(form, items, id, || table().render()),
     }
 }
 
@@ -88,6 +86,21 @@ pub fn one(form: Form, item: &impl Serialize, id: &str, people: impl FnOnce() ->
         Form::Json => print(&pretty(item)),
         Form::Jsonl => print(&line(item)),
         Form::Ids => print(&format!("{id}\n")),
+    }
+}
+
+/// Prints a list that people read as lines: `items` as a list for JSON, one by one for JSON lines, `id` of each for ids.
+pub fn many<T: Serialize>(
+    form: Form,
+    items: &[T],
+    id: impl Fn(&T) -> &str,
+    people: impl FnOnce() -> String,
+) -> Result<(), Failure> {
+    match form {
+        Form::Table => print(&people()),
+        Form::Json => print(&pretty(&items)),
+        Form::Jsonl => print(&items.iter().map(line).collect::<String>()),
+        Form::Ids => print(&items.iter().map(|item| format!("{}\n", id(item))).collect::<String>()),
     }
 }
 

@@ -307,6 +307,45 @@ async fn how_an_execution_ends_is_the_exit_code_of_a_wait() {
 }
 
 #[tokio::test]
+async fn what_an_execution_waits_for_is_shown_and_explained_and_so_is_how_it_ended() {
+    let stage = Stage::with_workflows().await;
+    stage.start_stuck("t-1");
+    let shown = stage.run(&["executions", "show", "t-1"]).stdout;
+    let line = shown.lines().find(|line| line.starts_with("waiting: ")).expect("it waits");
+    assert!(line.contains("wait: no worker offers nobody.does, version 1; attempt 1 of 1 waits since "), "{shown}");
+    let whole = stage.run(&["executions", "show", "t-1", "-o", "json"]).json();
+    assert_eq!(
+        (&whole["waiting"][0]["step_id"], &whole["waiting"][0]["reason"]),
+        (&json!("wait"), &json!("no_worker"))
+    );
+    let why = |id: &str, form: &str| {
+        let why = stage.run(&["why", id, "-o", form]);
+        assert_eq!(why.code, 0, "{why:?}");
+        why
+    };
+    let told = why("t-1", "table").stdout;
+    assert!(told.starts_with("t-1 (Stuck 1.0.0) is running\nwait: no worker offers nobody.does"), "{told}");
+    assert!(told.contains("\n  → start a worker that offers nobody.does, version 1"), "{told}");
+    assert_eq!(why("t-1", "json").json()[0]["reason"], "no_worker");
+    assert_eq!(why("t-1", "ids").stdout, "wait\n");
+
+    stage.run(&["executions", "cancel", "t-1", "--reason", "the guest has left"]);
+    let shown = stage.run(&["executions", "show", "t-1"]).stdout;
+    let line = shown.lines().find(|line| line.starts_with("reason: ")).expect("a reason");
+    assert!(line.ends_with(" the guest has left") && !shown.contains("waiting:"), "{shown}");
+    let whole = stage.run(&["executions", "show", "t-1", "-o", "json"]).json();
+    assert_eq!(whole["cancel_reason"], "the guest has left");
+    assert!(why("t-1", "table").stdout.contains("it was cancelled at "), "it ended");
+    assert!(why("t-1", "jsonl").stdout.contains("the guest has left"));
+    stage.run(&["start", "Fails", "--id", "f-1", "--wait"]);
+    let failed = why("f-1", "table").stdout;
+    assert!(failed.contains("it failed at ") && failed.contains(" in step wait: QUEUE_TIMEOUT: "), "{failed}");
+    stage.run(&["start", "Sum", "--id", "s-1", "--input", r#"{"a": 1, "b": 2}"#, "--wait"]);
+    assert!(why("s-1", "table").stdout.contains("it completed at "));
+    assert_eq!(stage.run(&["why", "nothing"]).code, 4);
+}
+
+#[tokio::test]
 async fn executions_are_listed_by_what_they_are() {
     let stage = Stage::with_workflows().await;
     for id in ["t-1", "t-2", "t-3"] {

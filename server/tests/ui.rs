@@ -69,6 +69,9 @@ async fn an_order_is_shown_with_its_steps_its_worker_and_its_definition() {
     // No worker has come yet.
     let waiting = page(&server, "/ui/executions/order-1");
     assert!(waiting.contains("waits for a worker") && waiting.contains("not yet"), "{waiting}");
+    assert!(waiting.contains("<h2>Waits for</h2>"), "{waiting}");
+    assert!(waiting.contains("no worker offers orders.validate, version 1"), "{waiting}");
+    assert!(waiting.contains("<a href=\"/ui/\">Executions</a> / order-1</p>"), "{waiting}");
     assert!(page(&server, "/ui/workers").contains("No worker has registered yet"));
 
     let mut worker = Worker::builder().servers(server.url()).worker_id("worker-1");
@@ -92,6 +95,7 @@ async fn an_order_is_shown_with_its_steps_its_worker_and_its_definition() {
     }
     assert_eq!(shown.matches("class=\"run succeeded\" x=").count(), steps.len(), "{shown}");
     assert!(shown.contains("at worker-1: succeeded") && shown.contains("WorkflowCompleted"), "{shown}");
+    assert!(shown.contains("<span class=\"quiet\">deadline</span> <time"), "{shown}");
     assert!(shown.contains("<a class=\"label\" href=\"/ui/?label=shop%3Dberlin\">shop=berlin</a>"), "{shown}");
     assert!(shown.contains("<a href=\"/ui/workflows/OrderProcessing/1.0.0\">"), "{shown}");
 
@@ -107,6 +111,18 @@ async fn an_order_is_shown_with_its_steps_its_worker_and_its_definition() {
     assert!(page(&server, "/ui/workflows").contains("Validates an order, charges it and ships it"));
     let definition = page(&server, "/ui/workflows/OrderProcessing/1.0.0");
     assert!(definition.contains("&quot;task&quot;: &quot;payments.charge&quot;"), "{definition}");
+
+    // The name alone leads to its versions and to the steps of the newest, with how they are retried.
+    let versions = page(&server, "/ui/workflows/OrderProcessing");
+    assert!(versions.contains("href=\"/ui/workflows/OrderProcessing/1.0.0\""), "{versions}");
+    for shown in [&versions, &definition] {
+        assert!(
+            shown.contains("5 attempts") && shown.contains("first after 1s") && shown.contains("</span>30s"),
+            "{shown}"
+        );
+    }
+    assert!(definition.contains("<a href=\"/ui/workflows/OrderProcessing\">OrderProcessing</a> / 1.0.0</p>"));
+    assert_eq!(get(&server, "/ui/workflows/Nothing").status, 404);
 
     stop.send(()).expect("the worker runs");
     worker.await.expect("it ends").expect("and ends well");

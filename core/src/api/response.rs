@@ -2,6 +2,7 @@
 
 use crate::api::error::ApiError;
 use crate::execution::event::{Json, Labels, Recorded, TaskError};
+use crate::execution::waiting::Waiting;
 use crate::id::{
     ContractVersion, DefinitionHash, ExecutionId, NodeId, Run, Seq, SessionId, StepId, TaskName, Term, Token, Version,
     WorkerId, WorkflowName,
@@ -157,6 +158,12 @@ pub struct ExecutionView {
     /// Why it is quarantined.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
+    /// Why it was cancelled, where a reason was given.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cancel_reason: Option<String>,
+    /// What it waits for while it runs: an entry for each step that has begun and not ended.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub waiting: Vec<Waiting>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -294,6 +301,21 @@ pub struct Ready {
     pub reason: Option<String>,
 }
 
+/// The attempts that wait for a worker, as far as this server knows of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct QueueView {
+    pub tasks: u64,
+    /// How long the one that has waited longest has; 0 where none waits.
+    pub oldest_ms: u64,
+    /// Those of each task, most first: at most [`QueueView::MAX_NAMES`] tasks.
+    pub by_task: Vec<(TaskName, u64)>,
+}
+
+impl QueueView {
+    /// Tasks that are counted apart: each is a time series of its own for whoever reads them.
+    pub const MAX_NAMES: usize = 100;
+}
+
 /// What `/v1/metrics` shows; `io::http::metrics` makes the text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
@@ -303,6 +325,7 @@ pub struct Metrics {
     pub worker_sessions: u64,
     pub open_attempts: u64,
     pub waiting_polls: u64,
+    pub queue: QueueView,
     pub ready: bool,
     pub term: Term,
 }

@@ -120,7 +120,7 @@ pub fn admit(definition: &Definition, state: &State, command: &Command, now: Clu
 fn is_running(state: &State) -> Result<(), Refusal> {
     match &state.phase {
         Phase::Created | Phase::Running => Ok(()),
-        Phase::Cancelling | Phase::Failing(_) => Err(Refusal::Ending),
+        Phase::Cancelling { .. } | Phase::Failing(_) => Err(Refusal::Ending),
         Phase::Ended(_) => Err(Refusal::Finished),
     }
 }

@@ -23,7 +23,7 @@ pub fn decide(definition: &Definition, state: &State, now: ClusterMs) -> Vec<Eve
     match &state.phase {
         Phase::Created => vec![Event::WorkflowStarted],
         Phase::Running => run(definition, state, now),
-        Phase::Cancelling => wind_down(state, Event::WorkflowCancelled),
+        Phase::Cancelling { .. } => wind_down(state, Event::WorkflowCancelled),
         Phase::Failing(error) => wind_down(state, Event::WorkflowFailed { error: error.clone() }),
         Phase::Ended(_) => Vec::new(),
     }

@@ -4,6 +4,7 @@
 //! * [`state`]: what a history folds to, by [`State::apply`].
 //! * [`mod@admit`]: takes a command in: an event, or a refusal.
 //! * [`mod@decide`]: what follows from a state, asked until it has nothing more.
+//! * [`mod@waiting`]: what a state waits for, for people.
 //! * [`mod@replay`]: runs a recorded history through today's `decide` and names the first difference.
 //!
 //! All of them are pure and total: no sequence of commands or events makes them panic.
@@ -14,9 +15,11 @@ pub mod event;
 pub mod replay;
 pub mod retry;
 pub mod state;
+pub mod waiting;
 
 pub use admit::{Command, Refusal, admit};
 pub use decide::{decide, next_wake};
 pub use event::{Event, Identity, Json, Recorded, TaskError};
 pub use replay::{Difference, replay};
 pub use state::{End, Phase, State, Unit, UnitStatus};
+pub use waiting::{Waiting, waiting};

@@ -6,6 +6,7 @@ use crate::store::append::{Status, Summary};
 use crate::time::ClusterMs;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// An execution, as far as its history goes.
@@ -37,7 +38,9 @@ pub enum Phase {
     Created,
     Running,
     /// Cancelled, and winding down.
-    Cancelling,
+    Cancelling {
+        reason: Option<String>,
+    },
     /// A bound was reached or a schema violated, and it winds down to this failure.
     Failing(TaskError),
     Ended(End),
@@ -48,7 +51,7 @@ pub enum Phase {
 pub enum End {
     Completed { output: Json },
     Failed { error: TaskError },
-    Cancelled,
+    Cancelled { reason: Option<String> },
 }
 
 /// A piece of work that has begun.
@@ -56,6 +59,10 @@ pub enum End {
 pub struct Unit {
     /// The current attempt; the first is 1. 1 also for what no worker runs.
     pub attempt: u32,
+    /// When it came to be as it is.
+    pub since: ClusterMs,
+    /// Why the attempt before the current one failed, until it ends.
+    pub last_error: Option<Arc<TaskError>>,
     /// The input of its attempts, until it ends.
     pub input: Option<Json>,
     pub status: UnitStatus,
@@ -99,6 +106,13 @@ pub enum UnitStatus {
         error: TaskError,
     },
     Cancelled,
+}
+
+impl Unit {
+    /// A unit as no worker runs it, or as it ends.
+    fn without_attempts(status: UnitStatus, since: ClusterMs) -> Unit {
+        Unit { attempt: 1, since, last_error: None, input: None, status }
+    }
 }
 
 impl UnitStatus {
@@ -203,10 +217,13 @@ impl State {
             }
             Event::StepScheduled { step, attempt, input, redelivery, .. } => {
                 let status = UnitStatus::Scheduled { seq: recorded.seq, at: recorded.at_ms, redelivery: *redelivery };
-                let unit = Unit { attempt: *attempt, input: Some(input.clone()), status };
-                self.units.insert(step.clone(), unit);
+                let last_error = self.units.get(step).and_then(|before| before.last_error.clone());
+                let (attempt, input, since) = (*attempt, Some(input.clone()), recorded.at_ms);
+                self.units.insert(step.clone(), Unit { attempt, since, last_error, input, status });
             }
-            Event::StepSkipped { step, .. } => self.end_well(step, UnitStatus::Skipped, Json::default()),
+            Event::StepSkipped { step, .. } => {
+                self.end_well(step, UnitStatus::Skipped, Json::default(), recorded.at_ms)
+            }
             Event::StepDispatched { step, attempt, token, worker_id, worker_session, deadline_ms } => {
                 let delivery =
                     Delivery { unit: step.clone(), attempt: *attempt, dispatched: recorded.seq, settled: None };
@@ -215,6 +232,7 @@ impl State {
                 if let Some(unit) = self.units.get_mut(step).filter(|unit| unit.attempt == *attempt)
                     && let UnitStatus::Scheduled { redelivery, .. } = unit.status
                 {
+                    unit.since = recorded.at_ms;
                     unit.status = UnitStatus::Dispatched {
                         token: token.id,
                         worker: worker_id.clone(),
@@ -226,31 +244,38 @@ impl State {
             }
             Event::StepSucceeded { step, output, token, .. } => {
                 self.settle(step, token.as_ref().map(|t| t.id));
-                self.end_well(step, UnitStatus::Succeeded, output.clone());
+                self.end_well(step, UnitStatus::Succeeded, output.clone(), recorded.at_ms);
             }
             Event::StepAttemptFailed { step, error, token, .. } => {
                 self.settle(step, token.as_ref().map(|t| t.id));
-                self.set(step, UnitStatus::AttemptFailed { error: error.clone() });
+                if let Some(unit) = self.set(step, UnitStatus::AttemptFailed { error: error.clone() }, recorded.at_ms) {
+                    unit.last_error = Some(Arc::new(error.clone()));
+                }
             }
-            Event::StepAttemptUncertain { step, .. } => self.set(step, UnitStatus::Uncertain),
+            Event::StepAttemptUncertain { step, .. } => {
+                self.set(step, UnitStatus::Uncertain, recorded.at_ms);
+            }
             Event::RetryScheduled { step, next_attempt, fire_at_ms, .. } => {
-                self.set(step, UnitStatus::Retrying { next_attempt: *next_attempt, fire_at: *fire_at_ms });
+                let status = UnitStatus::Retrying { next_attempt: *next_attempt, fire_at: *fire_at_ms };
+                self.set(step, status, recorded.at_ms);
             }
-            Event::StepFailed { step, error } => self.end_badly(step, UnitStatus::Failed { error: error.clone() }),
-            Event::StepCancelled { step } => self.end_badly(step, UnitStatus::Cancelled),
+            Event::StepFailed { step, error } => {
+                self.end_unit(step, UnitStatus::Failed { error: error.clone() }, recorded.at_ms);
+            }
+            Event::StepCancelled { step } => self.end_unit(step, UnitStatus::Cancelled, recorded.at_ms),
             Event::TimerStarted { step, fire_at_ms } => {
                 let status = UnitStatus::Sleeping { fire_at: *fire_at_ms };
-                self.units.insert(step.clone(), Unit { attempt: 1, input: None, status });
+                self.units.insert(step.clone(), Unit::without_attempts(status, recorded.at_ms));
             }
-            Event::TimerFired { step } => self.end_well(step, UnitStatus::Succeeded, Json::default()),
+            Event::TimerFired { step } => self.end_well(step, UnitStatus::Succeeded, Json::default(), recorded.at_ms),
             Event::StaleResultIgnored { token, .. } => {
                 if let Some(delivery) = self.deliveries.get_mut(&token.id) {
                     delivery.settled.get_or_insert(Settled::Stale);
                 }
             }
-            Event::CancelRequested { .. } => {
+            Event::CancelRequested { reason } => {
                 if self.is_running() {
-                    self.phase = Phase::Cancelling;
+                    self.phase = Phase::Cancelling { reason: reason.clone() };
                 }
             }
             Event::LimitReached { error, .. } | Event::ContractViolated { error, .. } => {
@@ -260,29 +285,35 @@ impl State {
             }
             Event::WorkflowCompleted { output } => self.phase = Phase::Ended(End::Completed { output: output.clone() }),
             Event::WorkflowFailed { error } => self.phase = Phase::Ended(End::Failed { error: error.clone() }),
-            Event::WorkflowCancelled => self.phase = Phase::Ended(End::Cancelled),
+            Event::WorkflowCancelled => {
+                let reason = match &mut self.phase {
+                    Phase::Cancelling { reason } => reason.take(),
+                    _ => None,
+                };
+                self.phase = Phase::Ended(End::Cancelled { reason });
+            }
         }
     }
 
-    fn set(&mut self, step: &UnitKey, status: UnitStatus) {
-        if let Some(unit) = self.units.get_mut(step)
-            && !unit.status.has_ended()
-        {
-            unit.status = status;
-        }
-    }
-
-    fn end_well(&mut self, step: &UnitKey, status: UnitStatus, output: Json) {
-        let unit = self.units.entry(step.clone()).or_insert(Unit { attempt: 1, input: None, status: status.clone() });
+    /// Changes the status of a unit that has not ended.
+    fn set(&mut self, step: &UnitKey, status: UnitStatus, at: ClusterMs) -> Option<&mut Unit> {
+        let unit = self.units.get_mut(step).filter(|unit| !unit.status.has_ended())?;
         unit.status = status;
-        unit.input = None;
+        unit.since = at;
+        Some(unit)
+    }
+
+    fn end_well(&mut self, step: &UnitKey, status: UnitStatus, output: Json, at: ClusterMs) {
+        self.end_unit(step, status, at);
         self.outputs.insert(StepId::new(step.as_str()), output);
     }
 
-    fn end_badly(&mut self, step: &UnitKey, status: UnitStatus) {
-        let unit = self.units.entry(step.clone()).or_insert(Unit { attempt: 1, input: None, status: status.clone() });
-        unit.status = status;
-        unit.input = None;
+    fn end_unit(&mut self, step: &UnitKey, status: UnitStatus, at: ClusterMs) {
+        let ended = Unit::without_attempts(status, at);
+        match self.units.get_mut(step) {
+            Some(unit) => *unit = Unit { attempt: unit.attempt, ..ended },
+            None => drop(self.units.insert(step.clone(), ended)),
+        }
     }
 
     /// Of another step's delivery it means nothing: that one's unit would wait for a result that none may give any more.
@@ -310,13 +341,21 @@ impl State {
         }
     }
 
+    /// Why it was cancelled, where it was and a reason was given.
+    pub fn cancel_reason(&self) -> Option<&str> {
+        match &self.phase {
+            Phase::Cancelling { reason } | Phase::Ended(End::Cancelled { reason }) => reason.as_deref(),
+            _ => None,
+        }
+    }
+
     /// The status that the API shows.
     pub fn status(&self) -> Status {
         match self.end() {
             None => Status::Running,
             Some(End::Completed { .. }) => Status::Completed,
             Some(End::Failed { .. }) => Status::Failed,
-            Some(End::Cancelled) => Status::Cancelled,
+            Some(End::Cancelled { .. }) => Status::Cancelled,
         }
     }
 

@@ -173,6 +173,7 @@ impl<M: Mutants> Node<M> {
             let missing = want.tokens.len() - tasks.len();
             for claimed in tasks {
                 self.claims.taken(&claimed);
+                self.queue.taken(&claimed.task);
                 let execution = claimed.execution.clone();
                 let work = Work::Dispatch { claimed, session: want.session, poll: want.poll };
                 self.enqueue(&execution, work);

@@ -176,6 +176,7 @@ impl<M: Mutants> Node<M> {
         self.counters.append_groups += 1;
         self.done(&draft.works);
         self.count_and_log(&execution, &draft);
+        self.queue.written(&draft);
         for contract in draft.queued_contracts() {
             self.claims.queued(contract);
         }

@@ -3,7 +3,7 @@
 //! A draft is made from committed state and changes none of it: memory changes only after `Done` (design, section 3).
 
 use super::slot::{Body, Resident, Slot, Work, task_id};
-use super::{Node, RequestId, view};
+use super::{Node, RequestId};
 use crate::api::error::{ApiError, ErrorCode};
 use crate::api::request::{Contract, Start, TaskOutcome};
 use crate::api::response::{Accepted, Reply, Response, ResultOutcome, Started};
@@ -227,14 +227,14 @@ impl<M: Mutants> Node<M> {
                     Some(Ok(()) | Err(Refusal::Ending)) => {
                         draft.decide(now, &self.rules());
                         let resident = draft.resident.as_ref().expect("it was cancelled");
-                        Response::ok(Reply::Cancelled(view::of_state(&resident.state)))
+                        Response::ok(Reply::Cancelled(self.view(&resident.definition, &resident.state)))
                     }
                     Some(Err(_)) => {
                         let resident = draft.resident.as_ref().expect("it refused");
                         let status = resident.state.status();
                         if status == Status::Cancelled {
                             // The same again, or another's: it is as was asked.
-                            Response::ok(Reply::Cancelled(view::of_state(&resident.state)))
+                            Response::ok(Reply::Cancelled(self.view(&resident.definition, &resident.state)))
                         } else {
                             let message = format!("execution {execution} has ended: it is {}", status.as_str());
                             ApiError::new(ErrorCode::ExecutionFinished, message).into()

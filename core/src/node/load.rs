@@ -216,6 +216,12 @@ impl<M: Mutants> Node<M> {
                 Body::Broken(reason)
             }
         };
+        match &body {
+            Body::Resident(resident) => self.queue.loaded(&execution, Some(resident)),
+            // Its rows are in the queue still, and nobody gets them.
+            Body::Broken(_) => {}
+            _ => self.queue.loaded(&execution, None),
+        }
         if let Body::Resident(resident) = &body {
             // Handed out before a restart: its worker has a session's time to tell of it (reference, "Failover").
             let until = self.now.mono + self.config.session_timeout;

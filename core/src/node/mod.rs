@@ -6,7 +6,7 @@
 //! * `request`: requests about workflows and executions; `worker`: requests of workers.
 //! * `slot`, `load`: executions in memory, how they come in and how they leave.
 //! * `draft`: what one execution wants written next; `commit`: the batch, and what follows from its outcome.
-//! * `claim`: tasks from the queue for waiting polls.
+//! * `claim`: tasks from the queue for waiting polls; `queue`: what waits in it, for people.
 
 mod catalog;
 mod claim;
@@ -19,6 +19,7 @@ pub mod input;
 mod lifecycle;
 mod load;
 pub mod log;
+mod queue;
 mod request;
 mod slot;
 mod view;
@@ -134,6 +135,7 @@ pub struct Node<M: Mutants = NoMutants> {
     resume: Option<Mono>,
     pause: std::time::Duration,
     claims: claim::Claims,
+    queue: queue::Queue,
 
     sessions: Sessions,
     attempts: Attempts,
@@ -219,6 +221,7 @@ impl<M: Mutants> Node<M> {
             resume: None,
             pause: commit::FIRST_PAUSE,
             claims: claim::Claims::default(),
+            queue: queue::Queue::default(),
             sessions: Sessions::new(config.session_timeout),
             attempts: Attempts::default(),
             polls: Polls::default(),

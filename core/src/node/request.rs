@@ -9,6 +9,7 @@ use crate::api::response::{
 };
 use crate::definition::{Boundary, Definition};
 use crate::execution::event::{DecodeError, Json, Recorded};
+use crate::execution::{State, waiting};
 use crate::id::{CallKey, ExecutionId, Seq, Version, WorkflowName};
 use crate::mutant::Mutants;
 use crate::node::slot::{Body, Slot, Work, memory_of};
@@ -16,7 +17,8 @@ use crate::node::view;
 use crate::store::append::Status;
 use crate::store::outcome::Failure;
 use crate::store::statement::{
-    DefinitionRow, ListSummaries, PutDefinition, PutResult, ReadHistory, ReadSummary, SummaryFilter, SummaryRow,
+    DefinitionRow, ListSummaries, LoadedExecution, PutDefinition, PutResult, ReadHistories, ReadHistory, ReadSummary,
+    SummaryFilter, SummaryRow,
 };
 use crate::store::transaction::{SINGLE, Transaction, Verdict};
 use crate::time::{ClusterMs, Mono};
@@ -50,7 +52,11 @@ pub(crate) enum Open {
 #[derive(Debug)]
 pub(crate) enum Read {
     Execution(ExecutionId),
-    List { limit: u32 },
+    /// The execution of this row, by its history.
+    Whole(Box<SummaryRow>),
+    List {
+        limit: u32,
+    },
     History(ExecutionId),
     Workers,
 }
@@ -239,6 +245,7 @@ impl<M: Mutants> Node<M> {
             worker_sessions: self.sessions.len() as u64,
             open_attempts: self.attempts.len() as u64,
             waiting_polls: self.polls.len() as u64,
+            queue: self.queue.view(self.cluster_now()),
             ready: self.is_ready(),
             term: self.fence().map(|f| f.term).unwrap_or_default(),
         };
@@ -406,7 +413,12 @@ impl<M: Mutants> Node<M> {
     /// store may have shown that: then memory is not asked.
     fn view_in_memory(&self, execution: &ExecutionId) -> Option<ExecutionView> {
         let slot = self.slots.get(execution).filter(|slot| !slot.in_flight)?;
-        slot.resident().map(|resident| view::of_state(&resident.state))
+        slot.resident().map(|resident| self.view(&resident.definition, &resident.state))
+    }
+
+    /// An execution, with what it waits for.
+    pub(super) fn view(&self, definition: &Definition, state: &State) -> ExecutionView {
+        view::of_state(state, waiting(definition, state, &self.sessions))
     }
 
     fn get_history(&mut self, id: RequestId, execution: ExecutionId, after: Seq, limit: u32, max_bytes: u32) {
@@ -451,6 +463,9 @@ impl<M: Mutants> Node<M> {
                 }
                 Some(row) if row.summary.status.is_terminal() => {
                     self.forget_wait(id);
+                    if self.needs_history(&row) {
+                        return self.read_history_of(id, row);
+                    }
                     self.shown_row(row)
                 }
                 Some(_) if open.deadline <= self.now.mono => return self.expire_wait(id),
@@ -458,8 +473,10 @@ impl<M: Mutants> Node<M> {
             },
             (Open::Read(Read::Execution(execution)), Verdict::Summary(row)) => match row {
                 None => unknown_execution(execution).into(),
+                Some(row) if self.needs_history(&row) => return self.read_history_of(id, row),
                 Some(row) => self.shown_row(row),
             },
+            (Open::Read(Read::Whole(row)), Verdict::Load(loaded)) => self.shown_whole((**row).clone(), &loaded),
             (Open::Read(Read::List { limit }), Verdict::Summaries(mut rows)) => {
                 let more = rows.len() > *limit as usize;
                 rows.truncate(*limit as usize);
@@ -499,6 +516,40 @@ impl<M: Mutants> Node<M> {
         }
     }
 
+    /// Whether what is to be shown of an execution stands in its history alone.
+    fn needs_history(&self, row: &SummaryRow) -> bool {
+        view::falls_short(row) && self.broken(&row.execution).is_none()
+    }
+
+    /// The row of an execution says too little of it: its history is read for the same request.
+    fn read_history_of(&mut self, id: RequestId, row: SummaryRow) {
+        let read = ReadHistories { executions: vec![row.execution.clone()] };
+        self.read_instead(id, Read::Whole(Box::new(row)), Transaction::Load(read));
+    }
+
+    /// An open request goes on with another read.
+    fn read_instead(&mut self, id: RequestId, what: Read, transaction: Transaction) {
+        let open = self.requests.get_mut(&id).expect("the caller looked it up");
+        open.kind = Open::Read(what);
+        self.request_deadlines.remove(&(open.deadline, id));
+        open.deadline = self.now.mono + self.config.request_deadline;
+        self.request_deadlines.insert((open.deadline, id));
+        self.send(Connection::Requests, transaction, Purpose::Read(id));
+    }
+
+    /// An execution by its history; by its row where that cannot be folded, which is found out when it goes on.
+    fn shown_whole(&self, row: SummaryRow, loaded: &[LoadedExecution]) -> Response {
+        let state = loaded.first().and_then(|loaded| State::load(&loaded.execution, &loaded.events).ok());
+        let Some(state) = state else { return self.shown_row(row) };
+        let deployed = self.catalog.get(&state.workflow, Some(&state.version));
+        let definition = deployed.map(|deployed| &deployed.definition).filter(|d| d.hash == state.definition_hash);
+        let view = match definition {
+            Some(definition) => self.view(definition, &state),
+            None => view::of_state(&state, Vec::new()),
+        };
+        Response::ok(Reply::Execution(view))
+    }
+
     fn shown_row(&self, row: SummaryRow) -> Response {
         match self.broken(&row.execution) {
             Some(reason) => Response::ok(Reply::Execution(view::quarantined(row, reason))),
@@ -510,7 +561,7 @@ impl<M: Mutants> Node<M> {
     pub(super) fn end_reached(&mut self, execution: &ExecutionId) {
         let Some(waiters) = self.waits.remove(execution) else { return };
         let Some(resident) = self.slots.get(execution).and_then(Slot::resident) else { return };
-        let view = view::of_state(&resident.state);
+        let view = self.view(&resident.definition, &resident.state);
         for id in waiters {
             self.respond(id, Response::ok(Reply::Execution(view.clone())));
         }
@@ -537,12 +588,8 @@ impl<M: Mutants> Node<M> {
         }
         // Out of memory, or about to change: its row says how it is.
         self.forget_wait(id);
-        let open = self.requests.get_mut(&id).expect("looked up above");
-        open.kind = Open::Read(Read::Execution(execution.clone()));
-        self.request_deadlines.remove(&(open.deadline, id));
-        open.deadline = self.now.mono + self.config.request_deadline;
-        self.request_deadlines.insert((open.deadline, id));
-        self.send(Connection::Requests, Transaction::Summary(ReadSummary { execution }), Purpose::Read(id));
+        let read = Transaction::Summary(ReadSummary { execution: execution.clone() });
+        self.read_instead(id, Read::Execution(execution), read);
     }
 
     /// A stop does not wait for executions to end.

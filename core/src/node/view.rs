@@ -2,7 +2,7 @@
 
 use crate::api::response::{ExecutionItem, ExecutionView};
 use crate::execution::event::{DecodeError, Event, Json, Recorded, TaskError};
-use crate::execution::{End, State};
+use crate::execution::{End, State, Waiting};
 use crate::id::{ExecutionId, Seq};
 use crate::store::append::{Status, Summary};
 use crate::store::statement::SummaryRow;
@@ -20,12 +20,12 @@ pub(crate) fn item(execution: ExecutionId, summary: Summary) -> ExecutionItem {
     }
 }
 
-/// An execution that is in memory.
-pub(crate) fn of_state(state: &State) -> ExecutionView {
+/// An execution whose history is folded, and what it waits for.
+pub(crate) fn of_state(state: &State, waiting: Vec<Waiting>) -> ExecutionView {
     let (output, error) = match state.end() {
         Some(End::Completed { output }) => (Some(output.clone()), None),
         Some(End::Failed { error }) => (None, Some(error.clone())),
-        Some(End::Cancelled) | None => (None, None),
+        Some(End::Cancelled { .. }) | None => (None, None),
     };
     ExecutionView {
         item: item(state.identity.execution_id.clone(), state.summary()),
@@ -35,6 +35,8 @@ pub(crate) fn of_state(state: &State) -> ExecutionView {
         error,
         last_seq: state.last,
         reason: None,
+        cancel_reason: state.cancel_reason().map(str::to_owned),
+        waiting,
     }
 }
 
@@ -49,6 +51,8 @@ pub(crate) fn quarantined(row: SummaryRow, reason: &str) -> ExecutionView {
         error: None,
         last_seq: Seq(0),
         reason: None,
+        cancel_reason: None,
+        waiting: Vec::new(),
     });
     if !view.item.status.is_terminal() {
         view.item.status = Status::Quarantined;
@@ -57,7 +61,12 @@ pub(crate) fn quarantined(row: SummaryRow, reason: &str) -> ExecutionView {
     view
 }
 
-/// An execution that is not.
+/// Whether a row tells less of its execution than its history does: what it waits for, and why it was cancelled.
+pub(crate) fn falls_short(row: &SummaryRow) -> bool {
+    !row.summary.status.is_terminal() || row.summary.status == Status::Cancelled
+}
+
+/// An execution by its row alone.
 pub(crate) fn of_row(row: SummaryRow) -> Result<ExecutionView, DecodeError> {
     let (first, last) = row.ends.ok_or(DecodeError::Empty)?;
     let (first, last) = (Recorded::decode(&first)?, Recorded::decode(&last)?);
@@ -73,5 +82,16 @@ pub(crate) fn of_row(row: SummaryRow) -> Result<ExecutionView, DecodeError> {
     // The row is written when the status changes; its history knows of what came since.
     let mut item = item(row.execution, row.summary);
     item.updated_at_ms = last.at_ms;
-    Ok(ExecutionView { item, run: row.run, input, output, error, last_seq: last.seq, reason: None })
+    let (run, last_seq) = (row.run, last.seq);
+    Ok(ExecutionView {
+        item,
+        run,
+        input,
+        output,
+        error,
+        last_seq,
+        reason: None,
+        cancel_reason: None,
+        waiting: Vec::new(),
+    })
 }

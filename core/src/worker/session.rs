@@ -1,7 +1,8 @@
 //! Worker sessions. In memory alone: after a restart workers register again (reference, "Clients and workers").
 
 use crate::api::request::Contract;
-use crate::id::{SessionId, Token, WorkerId};
+use crate::execution::waiting::Offers;
+use crate::id::{ContractVersion, SessionId, TaskName, Token, WorkerId};
 use crate::node::RequestId;
 use crate::time::Mono;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -17,6 +18,8 @@ pub struct Sessions {
     timeout: Duration,
     /// What all of them registered.
     contracts: u64,
+    /// How many sessions registered each contract.
+    offered: BTreeMap<Contract, u32>,
     by_id: BTreeMap<SessionId, Session>,
     /// When each session falls silent, earliest first.
     silence: BTreeSet<(Mono, SessionId)>,
@@ -60,7 +63,14 @@ impl Session {
 impl Sessions {
     /// None yet; a session is lost after `timeout` without contact.
     pub fn new(timeout: Duration) -> Sessions {
-        Sessions { timeout, contracts: 0, by_id: BTreeMap::new(), silence: BTreeSet::new(), answers: BTreeMap::new() }
+        Sessions {
+            timeout,
+            contracts: 0,
+            offered: BTreeMap::new(),
+            by_id: BTreeMap::new(),
+            silence: BTreeSet::new(),
+            answers: BTreeMap::new(),
+        }
     }
 
     /// How many there are.
@@ -81,6 +91,9 @@ impl Sessions {
     /// Opens a session.
     pub fn open(&mut self, now: Mono, id: SessionId, worker_id: WorkerId, contracts: BTreeSet<Contract>) {
         self.contracts += contracts.len() as u64;
+        for contract in &contracts {
+            *self.offered.entry(contract.clone()).or_default() += 1;
+        }
         let session = Session {
             worker_id,
             contracts: Arc::new(contracts),
@@ -122,6 +135,13 @@ impl Sessions {
     pub fn close(&mut self, id: SessionId) -> Option<Session> {
         let session = self.by_id.remove(&id)?;
         self.contracts -= session.contracts.len() as u64;
+        for contract in session.contracts.iter() {
+            let sessions = self.offered.get_mut(contract).expect("counted when the session was opened");
+            *sessions -= 1;
+            if *sessions == 0 {
+                self.offered.remove(contract);
+            }
+        }
         self.silence.remove(&(session.last_contact + self.timeout, id));
         for (request, _) in &session.answers {
             self.answers.remove(request);
@@ -161,6 +181,18 @@ impl Sessions {
     }
 }
 
+impl Offers for Sessions {
+    fn sessions(&self, contract: &Contract) -> u32 {
+        self.offered.get(contract).copied().unwrap_or(0)
+    }
+
+    fn versions(&self, task: &TaskName) -> Vec<ContractVersion> {
+        let first = Contract { task_name: task.clone(), contract_version: "".into() };
+        let of_task = self.offered.range(first..).take_while(|(contract, _)| contract.task_name == *task);
+        of_task.map(|(contract, _)| contract.contract_version.clone()).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,6 +214,25 @@ mod tests {
         assert!(sessions.close(id).is_some());
         assert_eq!(sessions.next_silence(), None);
         assert!(sessions.touch(at(170), id).is_none());
+    }
+
+    #[test]
+    fn what_is_offered_is_what_open_sessions_registered() {
+        let contract =
+            |name: &str, version: &str| Contract { task_name: name.into(), contract_version: version.into() };
+        let mut sessions = Sessions::new(Duration::from_secs(1));
+        let ids = [1, 2].map(|n| SessionId(Uuid::from_u128(n)));
+        sessions.open(at(0), ids[0], "w".into(), [contract("a", "1"), contract("a", "2")].into());
+        sessions.open(at(0), ids[1], "v".into(), [contract("a", "2"), contract("ab", "1")].into());
+        let offered = |sessions: &Sessions| {
+            let versions: Vec<String> = sessions.versions(&"a".into()).iter().map(ToString::to_string).collect();
+            (sessions.sessions(&contract("a", "1")), sessions.sessions(&contract("a", "2")), versions.join(","))
+        };
+        assert_eq!(offered(&sessions), (1, 2, "1,2".to_owned()));
+        sessions.close(ids[0]);
+        assert_eq!(offered(&sessions), (0, 1, "2".to_owned()));
+        sessions.close(ids[1]);
+        assert_eq!(offered(&sessions), (0, 0, String::new()));
     }
 
     #[test]

@@ -7,4 +7,5 @@ mod found;
 mod life;
 mod memory;
 mod trouble;
+mod waiting;
 mod workers;

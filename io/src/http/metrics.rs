@@ -1,7 +1,7 @@
 //! The figures as Prometheus reads them (text format 0.0.4).
 
-use orbit_core::api::response::Metrics;
-use std::fmt::Write;
+use orbit_core::api::response::{Metrics, QueueView};
+use std::fmt::{Display, Write};
 
 /// The content type of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -75,6 +75,7 @@ pub fn render(metrics: &Metrics, process: &Process) -> String {
     for (name, help, value) in gauges {
         figure(&mut text, name, "gauge", help, value);
     }
+    queue(&mut text, &metrics.queue);
     figure(&mut text, "orbit_http_requests_total", "counter", "HTTP requests answered.", process.requests);
     if let Some(bytes) = process.resident_bytes {
         figure(&mut text, "process_resident_memory_bytes", "gauge", "Resident memory in bytes.", bytes);
@@ -82,9 +83,31 @@ pub fn render(metrics: &Metrics, process: &Process) -> String {
     text
 }
 
-fn figure(text: &mut String, name: &str, kind: &str, help: &str, value: u64) {
-    writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}")
-        .expect("writing to a string cannot fail");
+/// The queue: as a whole, and for each task that is counted apart.
+fn queue(text: &mut String, queue: &QueueView) {
+    figure(text, "orbit_queued_tasks", "gauge", "Task attempts that wait for a worker.", queue.tasks);
+    let help = "How long the one that has waited longest has waited.";
+    let seconds = format_args!("{}.{:03}", queue.oldest_ms / 1_000, queue.oldest_ms % 1_000);
+    figure(text, "orbit_oldest_queued_task_seconds", "gauge", help, seconds);
+    let name = "orbit_queued_tasks_by_name";
+    title(text, name, "gauge", "Task attempts that wait for a worker, by the name of the task.");
+    for (task, count) in &queue.by_task {
+        let task = task.as_str().replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        line(text, format_args!("{name}{{task_name=\"{task}\"}}"), count);
+    }
+}
+
+fn figure(text: &mut String, name: &str, kind: &str, help: &str, value: impl Display) {
+    title(text, name, kind, help);
+    line(text, name, value);
+}
+
+fn title(text: &mut String, name: &str, kind: &str, help: &str) {
+    writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("writing to a string cannot fail");
+}
+
+fn line(text: &mut String, sample: impl Display, value: impl Display) {
+    writeln!(text, "{sample} {value}").expect("writing to a string cannot fail");
 }
 
 #[cfg(test)]
@@ -101,6 +124,7 @@ mod tests {
             worker_sessions: 2,
             open_attempts: 4,
             waiting_polls: 1,
+            queue: QueueView { tasks: 9, oldest_ms: 61_005, by_task: vec![("a".into(), 7), ("b\"\\".into(), 2)] },
             ready: true,
             term: Term(9),
         }
@@ -130,6 +154,10 @@ mod tests {
             "orbit_worker_sessions 2",
             "orbit_open_attempts 4",
             "orbit_waiting_polls 1",
+            "orbit_queued_tasks 9",
+            "orbit_oldest_queued_task_seconds 61.005",
+            "orbit_queued_tasks_by_name{task_name=\"a\"} 7",
+            r#"orbit_queued_tasks_by_name{task_name="b\"\\"} 2"#,
             "orbit_ready 1",
             "orbit_term 9",
             "orbit_http_connections 6",

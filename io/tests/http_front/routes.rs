@@ -3,8 +3,8 @@
 use super::support::{SESSION, Says, Server, fine, one_task, poll, quick, session, token};
 use orbit_core::api::request::{ListExecutions, Poll, Register, ReportForm, Start, TaskOutcome, TaskResult};
 use orbit_core::api::response::{
-    Accepted, Cancels, Deployed, ExecutionItem, ExecutionView, Executions, Health, History, Metrics, Ready, Registered,
-    Reply, ResultOutcome, Started, WorkerView, Workers, WorkflowItem, WorkflowView, Workflows,
+    Accepted, Cancels, Deployed, ExecutionItem, ExecutionView, Executions, Health, History, Metrics, QueueView, Ready,
+    Registered, Reply, ResultOutcome, Started, WorkerView, Workers, WorkflowItem, WorkflowView, Workflows,
 };
 use orbit_core::api::{ApiError, ErrorCode, Request, Response};
 use orbit_core::execution::event::{Event, Labels, Recorded, TaskError};
@@ -48,6 +48,8 @@ fn view() -> ExecutionView {
         error: None,
         last_seq: Seq(2),
         reason: None,
+        cancel_reason: None,
+        waiting: vec![],
     }
 }
 
@@ -354,6 +356,7 @@ pub fn metrics() -> Metrics {
         worker_sessions: 2,
         open_attempts: 1,
         waiting_polls: 1,
+        queue: QueueView { tasks: 1, oldest_ms: 5, by_task: vec![("a".into(), 1)] },
         ready: true,
         term: Term(4),
     }

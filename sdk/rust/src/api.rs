@@ -152,6 +152,54 @@ pub struct Execution {
     pub error: Option<ErrorBody>,
     /// The number of its last event.
     pub last_seq: u64,
+    /// Why it is quarantined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Why it was cancelled, where a reason was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancel_reason: Option<String>,
+    /// What it waits for while it runs: an entry for each step that has begun and not ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<Waiting>,
+}
+
+/// A step that has begun and not ended, and what it waits for. Which fields there are depends on the reason.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Waiting {
+    pub step_id: String,
+    /// `task`, `sleep` or `compute`.
+    pub kind: String,
+    /// When it began to wait for this: milliseconds since 1970, by the server's database.
+    pub since_ms: i64,
+    /// `no_worker`, `queued`, `running`, `retry`, `sleep` or `server`: see the API's reference.
+    pub reason: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contract_version: Option<String>,
+    /// Which attempt it is, or with `retry` will be; the first is 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<u32>,
+    /// Why the attempt before failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<ErrorBody>,
+    /// The versions in which the task is offered, where nobody offers the one that is wanted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_versions: Vec<String>,
+    /// Worker sessions that offer the task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<u32>,
+    /// Who has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_id: Option<String>,
+    /// When a running attempt is given up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<i64>,
+    /// When it goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_ms: Option<i64>,
 }
 
 impl Execution {

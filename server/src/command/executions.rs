@@ -4,6 +4,7 @@ use super::{client, history, replay};
 use crate::cli::{CancelArgs, ExecutionArgs, ExecutionsCommand, ListArgs, WaitArgs};
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Form, Table};
+use crate::waiting::sentence;
 use orbit_sdk::{Client, Execution, ExecutionSummary, ExecutionsPage, ExecutionsQuery, Status};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -121,6 +122,13 @@ fn print(execution: &Execution, form: Form) -> Result<(), Failure> {
         ];
         if !summary.labels.is_empty() {
             fields.push(("labels", labels(&summary.labels)));
+        }
+        if !execution.waiting.is_empty() {
+            let lines = execution.waiting.iter().map(|one| format!("{}: {}", one.step_id, sentence(one)));
+            fields.push(("waiting", lines.collect::<Vec<_>>().join("\n")));
+        }
+        if let Some(reason) = execution.cancel_reason.as_ref().or(execution.reason.as_ref()) {
+            fields.push(("reason", reason.clone()));
         }
         fields.push(("input", output::value(&execution.input)));
         if let Some(result) = &execution.output {

@@ -20,6 +20,7 @@ mod replay;
 mod server;
 mod start;
 mod status;
+mod why;
 mod workers;
 mod workflows;
 
@@ -39,6 +40,7 @@ pub async fn run(command: Command, matches: &ArgMatches) -> Result<(), Failure> 
         Command::Check(arguments) => check::run(&arguments),
         Command::Start(arguments) => start::run(arguments).await,
         Command::Executions(command) => executions::run(command).await,
+        Command::Why(arguments) => why::run(arguments).await,
         Command::Workflows(command) => workflows::run(command).await,
         Command::Workers(command) => workers::run(command).await,
         Command::Status(arguments) => status::run(arguments).await,

@@ -4,6 +4,7 @@ use super::html::{Html, encoded, html};
 use super::page::{Page, Tab};
 use super::timeline::{Timeline, step_of};
 use super::{Pages, Trouble, other, value};
+use crate::waiting;
 use orbit_core::api::response::ExecutionView;
 use orbit_core::api::{Reply, Request};
 use orbit_core::execution::event::Recorded;
@@ -19,6 +20,8 @@ const PER_READ: u32 = 1_000;
 const BYTES_PER_READ: u32 = 4 << 20;
 /// Reads for one page, at most: large payloads end a read early.
 const MAX_READS: usize = 8;
+/// Open steps whose waiting is told; the API tells more of them.
+const MAX_WAITS: usize = 20;
 /// Rows of the history on one page.
 const PER_PAGE: usize = 200;
 /// How often the page of a running execution is read again, where that is wanted.
@@ -47,12 +50,14 @@ pub async fn page(pages: &Pages, id: ExecutionId, query: &str) -> Result<Page, T
     let follow = running && parameter("follow").is_some();
     let begin = view.item.created_at_ms;
     let body = html!(
-        "<p class=\"crumb\"><a href=\"/ui/\">Executions</a> /</p><h1>{}{}</h1>{}{}{}<h2>Timeline {}</h2>{}{}\
+        "<p class=\"crumb\"><a href=\"/ui/\">Executions</a> / {}</p><h1>{}{}</h1>{}{}{}{}<h2>Timeline {}</h2>{}{}\
          <h2 id=\"history\">History <small>{}</small></h2>{}{}",
+        id.as_str(),
         id.as_str(),
         value::status(view.item.status),
         summary(&view, now),
         view.error.as_ref().map(|error| html!("<div class=\"notice\">{}</div>", value::error(error))),
+        waits(&view),
         payloads(&view),
         running.then(|| following(&id, follow)),
         timeline,
@@ -106,6 +111,9 @@ fn summary(view: &ExecutionView, now: ClusterMs) -> Html {
     facts.push(fact("Started (UTC)", value::moment(item.created_at_ms)));
     facts.push(fact(if ended { "Ended (UTC)" } else { "Last event (UTC)" }, value::moment(item.updated_at_ms)));
     facts.push(fact(if ended { "Took" } else { "For" }, html!("{}", took)));
+    if let Some(reason) = view.cancel_reason.as_ref().or(view.reason.as_ref()) {
+        facts.push(fact("Reason", html!("{}", reason.as_str())));
+    }
     if view.run.0 > 1 {
         facts.push(fact("Run", html!("{}", view.run.0)));
     }
@@ -113,6 +121,23 @@ fn summary(view: &ExecutionView, now: ClusterMs) -> Html {
         facts.push(fact("Labels", value::labels(&item.labels)));
     }
     html!("<div class=\"card pad\"><dl>{}</dl></div>", facts)
+}
+
+/// What it waits for, in sentences.
+fn waits(view: &ExecutionView) -> Option<Html> {
+    if view.waiting.is_empty() {
+        return None;
+    }
+    let sentence = |one| {
+        // The sentences are made of what the API says, as for the command line.
+        let told: orbit_sdk::Waiting = serde_json::from_value(serde_json::to_value(one).ok()?).ok()?;
+        let (what, advice) = (waiting::sentence(&told), waiting::advice(&told));
+        Some(html!("<li title=\"{}\"><span class=\"id\">{}</span>: {}</li>", advice, told.step_id, what))
+    };
+    let sentences: Html = view.waiting.iter().take(MAX_WAITS).filter_map(sentence).collect();
+    let more = view.waiting.len().saturating_sub(MAX_WAITS);
+    let more = (more > 0).then(|| html!("<li class=\"quiet\">… {} more</li>", more));
+    Some(html!("<h2>Waits for</h2><div class=\"card pad\"><ul class=\"waits\">{}{}</ul></div>", sentences, more))
 }
 
 fn payloads(view: &ExecutionView) -> Html {
@@ -194,7 +219,9 @@ fn details(recorded: &Recorded) -> Html {
             (_, Value::String(text)) if text.len() <= 120 => html!("{}", text),
             (_, other) => value::short_json(other),
         };
-        html!("<span class=\"field\"><span class=\"quiet\">{}</span> {}</span>", name, value)
+        // `fire_at_ms` is shown as the moment, so its unit says nothing any more.
+        let label = name.strip_suffix("_ms").unwrap_or(name).replace('_', " ");
+        html!("<span class=\"field\"><span class=\"quiet\">{}</span> {}</span>", label, value)
     };
     fields.iter().map(field).collect()
 }

@@ -117,6 +117,10 @@ impl Pages {
             },
             ["workers"] => workers::page(self).await,
             ["workflows"] => workflows::list(self).await,
+            ["workflows", name] => match Resource::find(&format!("/v1/workflows/{name}"))? {
+                Resource::Workflow { name, .. } => workflows::all_of(self, name).await,
+                _ => Err(no_page(path)),
+            },
             ["workflows", name, version] => {
                 match Resource::find(&format!("/v1/workflows/{name}/versions/{version}"))? {
                     Resource::Workflow { name, version } => workflows::one(self, name, version).await,

@@ -82,6 +82,10 @@ pub fn running() -> Value {
     execution["run"] = 1.into();
     execution["input"] = json!({"name": "Ada"});
     execution["last_seq"] = 5.into();
+    execution["waiting"] = json!([{
+        "step_id": "greet", "kind": "task", "since_ms": 1_795_976_235_814_u64, "reason": "no_worker",
+        "task_name": "demo.greet", "contract_version": "1", "attempt": 1, "max_attempts": 1,
+    }]);
     execution
 }
 

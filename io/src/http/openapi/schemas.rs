@@ -236,8 +236,18 @@ fn executions() -> Schemas {
                 .maybe("error", said(named("TaskError"), "Once failed."))
                 .with("last_seq", said(count(), "The number of the last event; 0 where none can be read."))
                 .maybe("reason", said(text(), "Why it is quarantined."))
+                .maybe("cancel_reason", said(text(), "Why it was cancelled, where a reason was given."))
+                .maybe(
+                    "waiting",
+                    said(
+                        list(named("Waiting")),
+                        "What it waits for while it runs: an entry for each step that has begun and not ended, at most \
+                         1,000 of them in the order of the definition.",
+                    ),
+                )
                 .build(),
         ),
+        ("Waiting", waiting()),
         (
             "CancelRequest",
             Object::request("Why an execution is to end.")
@@ -253,6 +263,35 @@ fn executions() -> Schemas {
                 .build(),
         ),
     ])
+}
+
+/// Fields stand where they mean something: those of an attempt with every reason but `sleep` and `server`.
+fn waiting() -> Value {
+    let reasons = ["no_worker", "queued", "running", "retry", "sleep", "server"];
+    Object::answer("A step that has begun and not ended, and what it waits for.")
+        .with("step_id", text())
+        .with("kind", one_of_texts(&["task", "sleep", "compute"]))
+        .with("since_ms", said(named("Time"), "When it began to wait for this."))
+        .with(
+            "reason",
+            said(
+                one_of_texts(&reasons),
+                "`no_worker`: no worker that is alive offers the task in this version of its contract. `queued`: some \
+                 do, and none has taken it so far. `running`: a worker has it. `retry`: an attempt failed, and the \
+                 next one waits for its time. `sleep`: a timer runs. `server`: the server goes on by itself.",
+            ),
+        )
+        .maybe("task_name", text())
+        .maybe("contract_version", text())
+        .maybe("attempt", said(count(), "Which attempt it is, or with `retry` will be; the first is 1."))
+        .maybe("max_attempts", count())
+        .maybe("last_error", said(named("TaskError"), "Why the attempt before failed."))
+        .maybe("other_versions", said(list(text()), "With `no_worker`: the versions in which the task is offered."))
+        .maybe("sessions", said(count(), "With `queued`: how many worker sessions offer the task."))
+        .maybe("worker_id", said(text(), "With `running`: who has it."))
+        .maybe("deadline_ms", said(named("Time"), "With `running`: when the attempt is given up."))
+        .maybe("until_ms", said(named("Time"), "With `retry` and `sleep`: when it goes on."))
+        .build()
 }
 
 fn workers() -> Schemas {

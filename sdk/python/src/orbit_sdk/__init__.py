@@ -28,6 +28,7 @@ from ._models import (
     ExecutionSummary,
     Failure,
     Started,
+    Waiting,
     WorkerInfo,
     WorkflowSummary,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "TaskFailure",
     "Unexpected",
     "Unreachable",
+    "Waiting",
     "Worker",
     "WorkerInfo",
     "WorkflowSummary",

@@ -81,6 +81,36 @@ class ExecutionSummary:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """A step that has begun and not ended, and what it waits for. Which fields are set depends on the reason."""
+
+    step_id: str
+    #: `task`, `sleep` or `compute`.
+    kind: str
+    #: When it began to wait for this.
+    since_ms: int
+    #: `no_worker`, `queued`, `running`, `retry`, `sleep` or `server`: see the API's reference.
+    reason: str
+    task_name: str | None = None
+    contract_version: str | None = None
+    #: Which attempt it is, or with `retry` will be; the first is 1.
+    attempt: int | None = None
+    max_attempts: int | None = None
+    #: Why the attempt before failed.
+    last_error: Failure | None = None
+    #: The versions in which the task is offered, where nobody offers the one that is wanted.
+    other_versions: Sequence[str] = ()
+    #: Worker sessions that offer the task.
+    sessions: int | None = None
+    #: Who has it.
+    worker_id: str | None = None
+    #: When a running attempt is given up.
+    deadline_ms: int | None = None
+    #: When it goes on.
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Execution(ExecutionSummary):
     """An execution, with what it was given and what it gave."""
 
@@ -92,6 +122,12 @@ class Execution(ExecutionSummary):
     output: Any = None
     #: Once failed.
     error: Failure | None = None
+    #: Why it is quarantined.
+    reason: str | None = None
+    #: Why it was cancelled, where a reason was given.
+    cancel_reason: str | None = None
+    #: What it waits for while it runs: an entry for each step that has begun and not ended.
+    waiting: Sequence[Waiting] = ()
 
 
 @dataclass(frozen=True)
@@ -177,7 +213,17 @@ def execution(body: dict[str, Any]) -> Execution:
         input=body.get("input"),
         output=body.get("output"),
         error=failure(body["error"]) if body.get("error") else None,
+        reason=body.get("reason"),
+        cancel_reason=body.get("cancel_reason"),
+        waiting=[waiting(one) for one in body.get("waiting", ())],
     )
+
+
+def waiting(body: dict[str, Any]) -> Waiting:
+    known = {name: body[name] for name in Waiting.__dataclass_fields__ if name in body}
+    if "last_error" in known:
+        known["last_error"] = failure(known["last_error"])
+    return Waiting(**known)
 
 
 def event(body: dict[str, Any]) -> Event:

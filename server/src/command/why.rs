@@ -1,0 +1,85 @@
+//! `orbit why`
+
+use super::client;
+use crate::cli::ExecutionArgs;
+use crate::failure::Failure;
+use crate::output::{self, time};
+use crate::waiting::{advice, sentence};
+use orbit_sdk::{Execution, Status};
+use serde::Serialize;
+
+/// One reason.
+#[derive(Debug, PartialEq, Serialize)]
+struct Why {
+    /// The step, or the whole.
+    #[serde(skip)]
+    about: String,
+    /// The step that it is about; none where it is about the whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step_id: Option<String>,
+    /// As the API has it; for the whole its status.
+    reason: String,
+    message: String,
+    /// What would be right.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
+}
+
+/// Says why an execution is where it is, and what would be right to do.
+pub async fn run(arguments: ExecutionArgs) -> Result<(), Failure> {
+    let execution = client(&arguments.remote)?.execution(&arguments.id).await?;
+    let reasons = reasons(&execution);
+    let text = || {
+        let summary = &execution.summary;
+        let mut text =
+            format!("{} ({} {}) is {}\n", summary.execution_id, summary.workflow, summary.version, summary.status);
+        for why in &reasons {
+            let step = why.step_id.as_ref().map(|step| format!("{step}: ")).unwrap_or_default();
+            text.push_str(&format!("{step}{}\n", why.message));
+            if let Some(advice) = &why.advice {
+                text.push_str(&format!("  → {advice}\n"));
+            }
+        }
+        text
+    };
+    output::many(arguments.output.form, &reasons, |why| &why.about, text)
+}
+
+fn reasons(execution: &Execution) -> Vec<Why> {
+    let id = &execution.summary.execution_id;
+    let at = time(execution.summary.updated_at_ms);
+    let whole = |message: String, advice: Option<String>| {
+        vec![Why { about: id.clone(), step_id: None, reason: execution.status().to_string(), message, advice }]
+    };
+    let because = |reason: &Option<String>| reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    let history = Some(format!("`orbit executions history {id}` shows what came before"));
+    match execution.status() {
+        Status::Completed => whole(format!("it completed at {at}"), None),
+        Status::Cancelled => whole(format!("it was cancelled at {at}{}", because(&execution.cancel_reason)), None),
+        Status::Failed => {
+            let why = execution.error.as_ref().map(|error| {
+                let step = error.step.as_ref().map(|step| format!(" in step {step}")).unwrap_or_default();
+                let message = if error.message.is_empty() { String::new() } else { format!(": {}", error.message) };
+                format!("{step}: {}{message}", error.code)
+            });
+            whole(format!("it failed at {at}{}", why.unwrap_or_default()), history)
+        }
+        Status::Quarantined => {
+            let advice = "it is tried again at the server's next start; the server's log has more";
+            whole(format!("it is set aside{}", because(&execution.reason)), Some(advice.into()))
+        }
+        _ if execution.waiting.is_empty() => {
+            whole("no step is open: the server goes on with it by itself".into(), history)
+        }
+        _ => {
+            let why = |one: &orbit_sdk::Waiting| Why {
+                about: one.step_id.clone(),
+                step_id: Some(one.step_id.clone()),
+                reason: one.reason.clone(),
+                message: sentence(one),
+                advice: Some(advice(one)),
+            };
+            execution.waiting.iter().map(why).collect()
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What an execution waits for, in sentences: for `executions show`, `why` and the page.
+
+use crate::output::time;
+use orbit_sdk::Waiting;
+
+/// What a step waits for. The sentence begins in lower case and has no full stop.
+pub fn sentence(waiting: &Waiting) -> String {
+    let Waiting { attempt, max_attempts, worker_id, sessions, .. } = waiting;
+    let since = time(waiting.since_ms);
+    let until = waiting.until_ms.map(time).unwrap_or_default();
+    let (attempt, max_attempts) = (attempt.unwrap_or(1), max_attempts.unwrap_or(1));
+    let count = format!("attempt {attempt} of {max_attempts}");
+    let failed = match &waiting.last_error {
+        Some(error) if error.message.is_empty() => format!("; attempt {} failed: {}", attempt - 1, error.code),
+        Some(error) => format!("; attempt {} failed: {}: {}", attempt - 1, error.code, error.message),
+        None => String::new(),
+    };
+    match waiting.reason.as_str() {
+        "no_worker" => {
+            let other = match waiting.other_versions.as_slice() {
+                [] => String::new(),
+                versions => format!(" (offered: version {})", versions.join(", ")),
+            };
+            format!("no worker offers {}{other}; {count} waits since {since}{failed}", task(waiting))
+        }
+        "queued" => {
+            let offer = match sessions.unwrap_or(1) {
+                1 => "1 worker session offers".to_owned(),
+                sessions => format!("{sessions} worker sessions offer"),
+            };
+            format!("{count} waits for a worker since {since}; {offer} {}{failed}", task(waiting))
+        }
+        "running" => {
+            let worker = worker_id.as_deref().unwrap_or("a worker");
+            let deadline = waiting.deadline_ms.map(|at| format!(", and is given up at {}", time(at)));
+            format!("{count} is with worker {worker} since {since}{}{failed}", deadline.unwrap_or_default())
+        }
+        "retry" => format!("{count} begins at {until}{failed}"),
+        "sleep" => format!("sleeps until {until}"),
+        "server" => format!("the server goes on with it by itself, since {since}"),
+        other => format!("waits since {since} ({other})"),
+    }
+}
+
+/// What would be right to do about it.
+pub fn advice(waiting: &Waiting) -> String {
+    match waiting.reason.as_str() {
+        "no_worker" if !waiting.other_versions.is_empty() => format!(
+            "start a worker that offers {}, or deploy a new version of the workflow with another `contract_version`",
+            task(waiting)
+        ),
+        "no_worker" => format!(
+            "start a worker that offers {}; `orbit workers list` shows who is there and what they offer",
+            task(waiting)
+        ),
+        "queued" => {
+            "its workers are busy, or do not poll: wait, start more of them, or let each run more at once".into()
+        }
+        "running" => "wait; `orbit workers list` tells when its worker was heard of last".into(),
+        "retry" => "mend what the error names before then, or wait".into(),
+        "server" => "wait a moment; if it stays so, look at the server's log and its database".into(),
+        _ => "wait".into(),
+    }
+}
+
+fn task(waiting: &Waiting) -> String {
+    let name = waiting.task_name.as_deref().unwrap_or("its task");
+    let version = waiting.contract_version.as_deref().unwrap_or("1");
+    format!("{name}, version {version}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use orbit_sdk::{Value, json};
+
+    fn waiting(mut fields: Value) -> Waiting {
+        let whole = [("step_id", json!("charge")), ("kind", json!("task")), ("since_ms", json!(0))];
+        for (name, value) in whole {
+            fields[name] = value;
+        }
+        if fields["reason"] != "sleep" {
+            fields["task_name"] = "payments.charge".into();
+            fields["contract_version"] = "1".into();
+            fields["max_attempts"] = 5.into();
+        }
+        serde_json::from_value(fields).expect("what the API says")
+    }
+
+    #[test]
+    fn each_reason_is_a_sentence_with_what_would_be_right() {
+        let declined = json!({"code": "DECLINED", "message": "card declined"});
+        for (fields, says, advises) in [
+            (
+                json!({"reason": "no_worker", "attempt": 1}),
+                "no worker offers payments.charge, version 1; attempt 1 of 5 waits since 1970-01-01 00:00:00.000Z",
+                "start a worker that offers payments.charge, version 1; `orbit workers list`",
+            ),
+            (
+                json!({"reason": "no_worker", "attempt": 1, "other_versions": ["2", "3"]}),
+                "no worker offers payments.charge, version 1 (offered: version 2, 3)",
+                "another `contract_version`",
+            ),
+            (
+                json!({"reason": "queued", "attempt": 1, "sessions": 3}),
+                "attempt 1 of 5 waits for a worker since 1970-01-01 00:00:00.000Z; 3 worker sessions offer payments",
+                "its workers are busy",
+            ),
+            (
+                json!({"reason": "running", "attempt": 2, "worker_id": "w", "deadline_ms": 1000, "last_error": declined}),
+                "attempt 2 of 5 is with worker w since 1970-01-01 00:00:00.000Z, and is given up at 1970-01-01 \
+                 00:00:01.000Z; attempt 1 failed: DECLINED: card declined",
+                "heard of last",
+            ),
+            (
+                json!({"reason": "retry", "attempt": 2, "until_ms": 1000, "last_error": {"code": "DECLINED"}}),
+                "attempt 2 of 5 begins at 1970-01-01 00:00:01.000Z; attempt 1 failed: DECLINED",
+                "mend what the error names",
+            ),
+            (json!({"reason": "sleep", "until_ms": 1000}), "sleeps until 1970-01-01 00:00:01.000Z", "wait"),
+            (json!({"reason": "server"}), "the server goes on with it by itself", "wait a moment"),
+            (json!({"reason": "new"}), "waits since 1970-01-01 00:00:00.000Z (new)", "wait"),
+        ] {
+            let waiting = waiting(fields);
+            assert!(sentence(&waiting).starts_with(says), "{}", sentence(&waiting));
+            assert!(advice(&waiting).contains(advises), "{}", advice(&waiting));
+        }
+    }
+}
