@@ -1,6 +1,8 @@
 //! Real processes for end-to-end tests: ended by their own id, always reaped, and no step without a bound in time.
 #![allow(dead_code)]
 
+pub mod history;
+
 use orbit_sdk::{Client, Error};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
@@ -183,7 +185,7 @@ impl Server {
 }
 
 /// The address in the line that tells it.
-fn listening(log: &str) -> Option<SocketAddr> {
+pub fn listening(log: &str) -> Option<SocketAddr> {
     let line = log.lines().find(|line| line.contains("ORBIT runtime listening"))?;
     let rest = line.split("addr=").nth(1).or_else(|| line.split("\"addr\":\"").nth(1))?;
     rest.split([' ', '"']).next()?.parse().ok()
