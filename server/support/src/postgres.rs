@@ -4,6 +4,7 @@
 //! A shell watches over it: when the test process ends, however it does, the pipe that the shell reads from closes, and
 //! the shell stops the server by its process id and removes the folder.
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::fmt;
 use std::fs::{self, Permissions};
 use std::net::TcpListener;
@@ -160,19 +161,35 @@ impl Postgres {
         self.control(&["stop", "-w", "-m", mode]);
     }
 
-    /// Starts it after [`Postgres::halt`].
+    /// Starts it after [`Postgres::halt`] or [`Postgres::kill`].
     pub fn resume(&self) {
         let log = self.folder.path().join("log");
-        self.control(&["start", "-w", "-l", log.to_str().expect("a plain path")]);
+        let begun = Instant::now();
+        // After a kill, as long as one of its processes lives it may not be started.
+        while !self.controlled(&["start", "-w", "-l", log.to_str().expect("a plain path")]) {
+            assert!(begun.elapsed() < PATIENCE, "PostgreSQL does not start again: {}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
         self.ready();
     }
 
+    /// Kills the server itself, as a host does that runs out of memory: nothing is told to anybody. Its other processes
+    /// notice and end.
+    pub fn kill(&self) {
+        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw).expect("a process id");
+        kill_process(pid, Signal::KILL).expect("it runs");
+    }
+
     fn control(&self, arguments: &[&str]) {
+        assert!(self.controlled(arguments), "pg_ctl {arguments:?} failed: {}", self.log());
+    }
+
+    fn controlled(&self, arguments: &[&str]) -> bool {
         let mut command = Owner::of_servers().command(&self.programs.join("pg_ctl"));
         command.args(arguments).arg("-D").arg(self.data());
         // No pipes: the server would inherit them, and they would be waited for as long as it runs.
         let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-        assert!(status.expect("pg_ctl can be run").success(), "pg_ctl {arguments:?} failed: {}", self.log());
+        status.expect("pg_ctl can be run").success()
     }
 
     /// A new, empty database.
@@ -283,6 +300,8 @@ mod tests {
         let visible = "SELECT count(*) FROM pg_tables WHERE tablename = 't'";
         assert_eq!(second.connect().query_one(visible, &[]).unwrap().get::<_, i64>(0), 0);
         server.restart("immediate");
+        server.kill();
+        server.resume();
         assert_eq!(first.connect().query_one(visible, &[]).unwrap().get::<_, i64>(0), 1);
         let (folder, pid) = (server.folder.path().to_owned(), server.pid());
         assert!(Path::new(&format!("/proc/{pid}")).exists());

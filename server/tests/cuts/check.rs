@@ -152,6 +152,10 @@ fn of_tables(database: &Database) -> Tables {
             faults.push(format!("{what}: {rows:?}"));
         }
     }
+    let deadlocks = column("SELECT deadlocks::text FROM pg_stat_database WHERE datname = current_database()");
+    if deadlocks != BTreeSet::from(["0".into()]) {
+        faults.push(format!("deadlocks: {deadlocks:?}"));
+    }
     let versions = column("SELECT version FROM workflow_definitions WHERE name = 'Extra'");
     let workers = column("SELECT worker_id FROM orbit_workers");
     Tables { faults, versions, workers }

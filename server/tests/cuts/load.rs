@@ -1,13 +1,15 @@
 //! Clients and workers that go on through everything: each repeats what it asked for, under the same key, until it is
 //! answered, and writes the answer down.
 
-use crate::common::PATIENCE;
+use crate::check;
+use crate::common::{PATIENCE, Server};
 use orbit_sdk::{Client, Error, ExecutionsQuery, Format, StartOptions, TaskFailure, Worker, json};
+use orbit_support::Database;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 /// The workflows that are used, by name.
@@ -94,6 +96,40 @@ impl Load {
         self.stop.store(true, Ordering::SeqCst);
         while let Some(ended) = self.clients.join_next().await {
             ended.expect("no client panics");
+        }
+    }
+
+    /// Waits until everything that was started has ended, and compares it with what was answered.
+    pub async fn check(&self, server: &Server, database: &Database) {
+        let client = server.client().with_patience(STUBBORN);
+        let book = std::mem::take(&mut *self.book.lock().expect("no panic"));
+        for id in book.started.keys() {
+            client.wait(id, STUBBORN).await.expect("it is there");
+        }
+        let faults = check::all(&client, database, &book).await;
+        assert!(faults.is_empty(), "{faults:#?}");
+        println!(
+            "{} executions, {} of them cancelled; {} refusals, {} deployments, {} registrations",
+            book.started.len(),
+            book.cancelled.len(),
+            book.refused.len(),
+            book.deployed.len(),
+            book.registered.len()
+        );
+    }
+
+    /// Starts that were acknowledged so far.
+    pub fn count(&self) -> usize {
+        self.book.lock().expect("no panic").started.len()
+    }
+
+    /// Waits until so many more were acknowledged.
+    pub async fn more(&self, count: usize, server: &mut Server) {
+        let (before, begun) = (self.count(), Instant::now());
+        while self.count() < before + count {
+            assert!(server.process.is_running(), "the server ended: {}", server.process.log());
+            assert!(begun.elapsed() < STUBBORN, "nothing is acknowledged any more: {}", server.process.log());
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 }
@@ -245,7 +281,7 @@ impl Desk {
             let worker = worker.build().expect("a complete worker");
             let (leave, left) = tokio::sync::oneshot::channel::<()>();
             let run = tokio::spawn(worker.run(async move { drop(left.await) }));
-            let begun = std::time::Instant::now();
+            let begun = Instant::now();
             while begun.elapsed() < PATIENCE {
                 let listed = self.client.workers().await;
                 if listed.is_ok_and(|workers| workers.iter().any(|worker| worker.worker_id == id)) {

@@ -14,6 +14,7 @@ mod common;
 
 mod check;
 mod load;
+mod outages;
 mod position;
 
 use common::{PATIENCE, Process, Server, folder, free_addr};
@@ -28,7 +29,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long the positions are gone through in a test.
-const SHARE: Duration = Duration::from_secs(12);
+const SHARE: Duration = Duration::from_secs(8);
 /// How long a position may keep one waiting.
 const HIT_WITHIN: Duration = Duration::from_secs(30);
 /// A session that was cut without the server's knowledge ends so much later.
@@ -181,25 +182,11 @@ async fn whatever_message_a_session_is_cut_at_each_request_has_one_effect() {
     place.cutter.disarm();
     tally.tell(&format!("while it served, in {:.0?}", begun.elapsed()));
     load.end().await;
-    let client = server.client().with_patience(PATIENCE);
-    let book = std::mem::take(&mut *load.book.lock().expect("no panic"));
-    for id in book.started.keys() {
-        client.wait(id, PATIENCE).await.expect("it is there");
-    }
-    let faults = check::all(&client, &place.database, &book).await;
-    assert!(faults.is_empty(), "{faults:#?}");
+    load.check(&server, &place.database).await;
     assert!(missed.is_empty(), "these were seen once, and not again: {missed:#?}");
     for kind in SERVING {
         assert!(tally.0.get(kind).is_some_and(|(cut, _)| *cut > 0), "no {kind} was cut");
     }
-    println!(
-        "{} executions, {} of them cancelled; {} refusals, {} deployments, {} registrations",
-        book.started.len(),
-        book.cancelled.len(),
-        book.refused.len(),
-        book.deployed.len(),
-        book.registered.len()
-    );
 }
 
 /// Waits for a cut; the connection that was cut. What only a new session has is brought about by ending the old ones.
