@@ -211,6 +211,16 @@ pub enum GroupOutcome {
     Busy,
 }
 
+/// What one statement of an append gave.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Appended {
+    /// One outcome for each group, in order.
+    Judged(Vec<GroupOutcome>),
+    /// Another may write. Whether an earlier sending of a group was written is to be looked for behind a lock on the
+    /// fence, by a statement that begins after it.
+    FenceMoved,
+}
+
 /// Why nothing of a group was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Rejection {

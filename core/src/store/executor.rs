@@ -4,6 +4,7 @@
 //! decides anything.
 
 use crate::store::outcome::{self, Fact, Reply};
+use crate::store::sending::Sending;
 use crate::store::statement::{Rows, Statement};
 use crate::store::transaction::{Step, Transaction, Verdict};
 
@@ -33,7 +34,18 @@ pub enum Ask {
 
 /// One transaction under way.
 #[derive(Debug)]
-pub struct Executor {
+pub struct Executor(Course);
+
+#[derive(Debug)]
+enum Course {
+    List(List),
+    /// It may take several transactions of the database.
+    Append(Sending),
+}
+
+/// A list of statements in one transaction of the database.
+#[derive(Debug)]
+struct List {
     transaction: Transaction,
     seen: Vec<Rows>,
     begun: bool,
@@ -43,16 +55,39 @@ pub struct Executor {
 impl Executor {
     /// Starts `transaction`.
     pub fn new(transaction: Transaction) -> Executor {
-        Executor { transaction, seen: Vec::new(), begun: false, last: false }
+        Executor(match transaction {
+            Transaction::Append(append) => Course::Append(Sending::new(append)),
+            transaction => Course::List(List { transaction, seen: Vec::new(), begun: false, last: false }),
+        })
     }
 
     /// Whether the transaction may change something.
     pub fn writes(&self) -> bool {
-        self.transaction.writes()
+        match &self.0 {
+            Course::List(list) => list.transaction.writes(),
+            Course::Append(_) => true,
+        }
     }
 
     /// What to do next. To be called once at first, and after each [`Executor::tell`] that answered `None`.
     pub fn ask(&mut self) -> Ask {
+        match &mut self.0 {
+            Course::List(list) => list.ask(),
+            Course::Append(sending) => sending.ask(),
+        }
+    }
+
+    /// Takes what the statements gave: the transaction's reply, or `None` where it goes on.
+    pub fn tell(&mut self, got: Result<Vec<Rows>, Fact>) -> Option<Reply<Verdict>> {
+        match &mut self.0 {
+            Course::List(list) => list.tell(got),
+            Course::Append(sending) => sending.tell(got),
+        }
+    }
+}
+
+impl List {
+    fn ask(&mut self) -> Ask {
         assert!(!self.last, "nothing is to be asked of a transaction that has sent its last statement");
         let first = !std::mem::replace(&mut self.begun, true);
         match self.transaction.step(&self.seen) {
@@ -70,8 +105,7 @@ impl Executor {
         }
     }
 
-    /// Takes what the statements gave: the transaction's reply, or `None` where it goes on.
-    pub fn tell(&mut self, got: Result<Vec<Rows>, Fact>) -> Option<Reply<Verdict>> {
+    fn tell(&mut self, got: Result<Vec<Rows>, Fact>) -> Option<Reply<Verdict>> {
         match got {
             Err(fact) => Some(outcome::judge(fact)),
             Ok(rows) => {

@@ -5,6 +5,10 @@
 
 use crate::store::outcome::FailureKind;
 
+/// What the append's statement raises where a group of several new executions met another's row half-way: a division by
+/// zero, which nothing else in it can give.
+pub const HALF_MET: &str = "22012";
+
 /// What to do about an error of this code. A code that is not known here is for the operator.
 pub fn kind(code: &str) -> FailureKind {
     use FailureKind::*;

@@ -10,7 +10,7 @@ use crate::id::{
     CallKey, ClusterId, ContractVersion, DefinitionHash, ExecutionId, Incarnation, NodeId, Run, Seq, TaskId, TaskName,
     Term, UnitKey, Version, WorkerId, WorkflowName,
 };
-use crate::store::append::{Append, Fence, GroupOutcome, OwnerRow, Status, Summary, Wake};
+use crate::store::append::{Append, Appended, Fence, MemberFacts, OwnerRow, Status, Summary, Wake};
 use crate::time::{ClusterMs, WallMs};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -72,7 +72,11 @@ statements! {
     /// Names no holder any more, if the fence is still this one.
     ClearHolder => bool,
     /// Records decisions: see [`crate::store::append`].
-    Append => Vec<GroupOutcome>,
+    Append => Appended,
+    /// Share-locks the fence row and reads it.
+    LockFence => Fence,
+    /// Reads whether groups are there, unlocked.
+    LookForGroups => Vec<MemberFacts>,
     /// Claims queued tasks for waiting workers.
     ClaimTasks => Vec<ClaimedTask>,
     /// Stores a definition, if its name and version are new.
@@ -167,6 +171,25 @@ pub struct RequeueClaims {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClearHolder {
     pub fence: Fence,
+}
+
+/// See [`Statement::LockFence`]. The end of its transaction waits for a synchronous replica, as a writing one's does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LockFence;
+
+/// See [`Statement::LookForGroups`]: the facts of each of these, in order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LookForGroups {
+    pub members: Vec<MemberKey>,
+}
+
+/// A member of a group, as one looks for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberKey {
+    pub execution: ExecutionId,
+    pub run: Run,
+    /// The number of the group's first event in this execution; none where it has none.
+    pub first: Option<Seq>,
 }
 
 /// See [`Statement::ClaimTasks`]. Gives nothing where the fence has moved.
@@ -373,7 +396,8 @@ macro_rules! writes {
     ($($name:ident: $writes:literal),+ $(,)?) => { $(impl $name { const WRITES: bool = $writes; })+ };
 }
 writes! {
-    TakeLock: false, ReadFence: false, RaiseFence: true, RequeueClaims: true, ClearHolder: true, Append: true, ClaimTasks: true,
+    TakeLock: false, ReadFence: false, RaiseFence: true, RequeueClaims: true, ClearHolder: true, Append: true, ClaimTasks: true, LockFence: true,
+    LookForGroups: false,
     PutDefinition: true, ReadDefinitions: false, ReadHistories: false, ReadDue: false, ReadTotals: false,
     ReadSummary: false, ListSummaries: false, ReadHistory: false, PutWorker: true, ReadWorkers: false,
 }

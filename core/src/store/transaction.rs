@@ -148,13 +148,13 @@ impl Transaction {
     }
 
     /// The next step, given the rows of the statements so far.
-    pub fn step(&self, seen: &[Rows]) -> Step {
+    pub(super) fn step(&self, seen: &[Rows]) -> Step {
         match self {
             Transaction::Campaign(campaign) => campaign.step(seen),
             Transaction::Hold => Step::Last(vec![TakeLock.into()]),
             Transaction::Check(_) => Step::Last(vec![ReadFence.into()]),
             Transaction::Release(fence) => Step::Last(vec![ClearHolder { fence: *fence }.into()]),
-            Transaction::Append(append) => Step::Last(vec![append.clone().into()]),
+            Transaction::Append(_) => unreachable!("an append has a course of its own: `sending`"),
             Transaction::Claim(claim) => Step::Last(vec![claim.clone().into()]),
             Transaction::Deploy(put) => Step::Last(vec![(**put).clone().into()]),
             Transaction::Recover => Step::Last(vec![ReadDefinitions.into(), ReadTotals.into()]),
@@ -169,14 +169,14 @@ impl Transaction {
     }
 
     /// What it gave, once the last step is done.
-    pub fn verdict(&self, seen: &[Rows]) -> Verdict {
+    pub(super) fn verdict(&self, seen: &[Rows]) -> Verdict {
         let last = || seen.last().expect("a finished transaction has rows");
         match self {
             Transaction::Campaign(campaign) => campaign.verdict(seen),
             Transaction::Hold => Verdict::Hold(*TakeLock::of(last())),
             Transaction::Check(_) => Verdict::Check(ReadFence::of(last()).clone()),
             Transaction::Release(_) => Verdict::Release(*ClearHolder::of(last())),
-            Transaction::Append(_) => Verdict::Append(Append::of(last()).clone()),
+            Transaction::Append(_) => unreachable!("an append has a course of its own: `sending`"),
             Transaction::Claim(_) => Verdict::Claim(ClaimTasks::of(last()).clone()),
             Transaction::Deploy(_) => Verdict::Deploy(PutDefinition::of(last()).clone()),
             Transaction::Recover => Verdict::Recover(Recovery {

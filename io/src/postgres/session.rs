@@ -2,11 +2,9 @@
 
 use crate::postgres::connect::{Connector, Role};
 use crate::postgres::facts;
-use crate::postgres::statement::{self, Link, Trouble, append};
-use orbit_core::store::append::{Fence, Group, GroupOutcome, Rejection};
+use crate::postgres::statement::{self, Link, Trouble};
 use orbit_core::store::executor::{Ask, Executor, Frame};
 use orbit_core::store::outcome::{self, Cause, Fact, FailureKind, Phase, Reply, Severity};
-use orbit_core::store::statement::{Rows, Statement};
 use orbit_core::store::transaction::{Transaction, Verdict};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -75,7 +73,9 @@ impl Session {
                     Some(Reply::Done(verdict))
                 }
                 Ask::Send(statements, frame) => {
-                    let got = self.send(&statements, frame, writes);
+                    let got = self.attempt(frame, writes, |link| {
+                        statements.iter().map(|one| statement::run(link, one)).collect::<Result<_, _>>()
+                    });
                     if let Err(fact) = &got {
                         let Fact { phase, severity, cause, message } = fact;
                         tracing::debug!(target: "orbit_runtime::store", call = name, ?phase, ?severity, ?cause, error = %message, "the database did not do it");
@@ -87,40 +87,6 @@ impl Session {
                 return reply;
             }
         }
-    }
-
-    /// Sends statements. An append whose data PostgreSQL refuses, or that met another's row half-way, is sent in halves.
-    fn send(&mut self, statements: &[Statement], frame: Frame, writes: bool) -> Result<Vec<Rows>, Fact> {
-        match (statements, frame) {
-            ([Statement::Append(append)], Frame::Auto) => {
-                let outcomes = self.append(append.fence, &append.groups)?;
-                Ok(vec![Rows::Append(outcomes)])
-            }
-            _ => self.attempt(frame, writes, |link| {
-                statements.iter().map(|one| statement::run(link, one)).collect::<Result<_, _>>()
-            }),
-        }
-    }
-
-    /// A batch that is refused for its data is halved down to the group, which then fails alone (protocols, 6).
-    fn append(&mut self, fence: Fence, groups: &[Group]) -> Result<Vec<GroupOutcome>, Fact> {
-        let fact = match self.attempt(Frame::Auto, true, |link| append::append(link, fence, groups)) {
-            Err(fact) if is_refusal(&fact) => fact,
-            other => return other,
-        };
-        if let [group] = groups {
-            return Ok(vec![refused(group, &fact)]);
-        }
-        let (first, second) = groups.split_at(groups.len() / 2);
-        let mut outcomes = self.append(fence, first)?;
-        let written = outcomes.contains(&GroupOutcome::Written);
-        match self.append(fence, second) {
-            Ok(more) => outcomes.extend(more),
-            // Half of it is there: what is said of the whole is that it is not known, and the whole is sent again.
-            Err(fact) if written => return Err(Fact { phase: Phase::CommitSent, severity: None, ..fact }),
-            Err(fact) => return Err(fact),
-        }
-        Ok(outcomes)
     }
 
     /// BEGIN and COMMIT where the frame wants them, and `run` between.
@@ -181,23 +147,6 @@ impl Session {
     fn roll_back(&mut self) {
         if self.link.as_mut().is_some_and(|link| link.run("ROLLBACK").is_err()) {
             self.link = None;
-        }
-    }
-}
-
-/// Whether the database refuses what a batch holds, so that its halves may fare better.
-fn is_refusal(fact: &Fact) -> bool {
-    fact.severity == Some(Severity::Error) && fact.cause.kind() == FailureKind::Data
-}
-
-/// What a refusal says of a group that was sent by itself.
-fn refused(group: &Group, fact: &Fact) -> GroupOutcome {
-    match &fact.cause {
-        // Its new rows met those of a transaction that was not visible yet: tried again, it sees them.
-        Cause::SqlState(code) if code == append::HALF_MET => GroupOutcome::Busy,
-        _ => {
-            tracing::debug!(target: "orbit_runtime::store", group = %group.id, error = %fact.message, "PostgreSQL refuses a group");
-            GroupOutcome::Rejected(Rejection::Refused { message: fact.message.clone() })
         }
     }
 }

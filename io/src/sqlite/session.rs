@@ -2,7 +2,7 @@
 
 use crate::sqlite::connect::{self, ConnectError};
 use crate::sqlite::facts;
-use crate::sqlite::statement::{self, Isolation};
+use crate::sqlite::statement;
 use orbit_core::store::executor::{Ask, Executor, Frame};
 use orbit_core::store::outcome::{self, Cause, Fact, FailureKind, Phase, Reply, Severity};
 use orbit_core::store::statement::{Rows, Statement};
@@ -67,7 +67,7 @@ impl Session {
                     Some(Reply::Done(verdict))
                 }
                 Ask::Send(statements, frame) => {
-                    let got = self.send(&statements, frame, writes);
+                    let got = self.attempt(&statements, frame, writes);
                     if let Err(Fact { severity: Some(Severity::Fatal), message, .. }) = &got {
                         tracing::warn!(target: "orbit_runtime::engine", call = name, error = %message, "commit failed; its outcome is open");
                     }
@@ -94,30 +94,10 @@ impl Session {
         }
     }
 
-    /// Sends statements. An append that opens its transaction and whose data SQLite refuses is sent once more, with its
-    /// groups apart.
-    fn send(&mut self, statements: &[Statement], frame: Frame, writes: bool) -> Result<Vec<Rows>, Fact> {
-        let got = self.attempt(statements, frame, writes, Isolation::Together);
-        let opens = matches!(frame, Frame::Auto | Frame::Begin | Frame::Whole);
-        let appends = || statements.iter().any(|statement| matches!(statement, Statement::Append(_)));
-        match got {
-            Err(fact) if fact.cause.kind() == FailureKind::Data && fact.phase == Phase::Open && opens && appends() => {
-                self.attempt(statements, frame, writes, Isolation::Apart)
-            }
-            got => got,
-        }
-    }
-
-    fn attempt(
-        &mut self,
-        statements: &[Statement],
-        frame: Frame,
-        writes: bool,
-        isolation: Isolation,
-    ) -> Result<Vec<Rows>, Fact> {
+    fn attempt(&mut self, statements: &[Statement], frame: Frame, writes: bool) -> Result<Vec<Rows>, Fact> {
         let opened = open(&mut self.connection, &self.shared);
         let connection = opened.map_err(|error| connect_fact(&error))?;
-        frame_statements(connection, statements, frame, writes, isolation, &mut self.phase).map_err(|error| {
+        frame_statements(connection, statements, frame, writes, &mut self.phase).map_err(|error| {
             let fact = facts::fact(&error, self.phase);
             self.roll_back();
             if facts::is_connections_end(&error) {
@@ -164,17 +144,14 @@ fn frame_statements(
     statements: &[Statement],
     frame: Frame,
     writes: bool,
-    isolation: Isolation,
     phase: &mut Phase,
 ) -> rusqlite::Result<Vec<Rows>> {
     *phase = Phase::Open;
     if matches!(frame, Frame::Auto | Frame::Begin | Frame::Whole) {
         connection.prepare_cached(if writes { "BEGIN IMMEDIATE" } else { "BEGIN DEFERRED" })?.execute([])?;
     }
-    let rows = statements
-        .iter()
-        .map(|statement| statement::run(connection, statement, isolation))
-        .collect::<rusqlite::Result<_>>()?;
+    let rows =
+        statements.iter().map(|statement| statement::run(connection, statement)).collect::<rusqlite::Result<_>>()?;
     if matches!(frame, Frame::Auto | Frame::Commit | Frame::Whole) {
         let mut commit = connection.prepare_cached("COMMIT")?;
         if writes {

@@ -4,16 +4,17 @@ use super::commit::{Change, Commit};
 use super::tables::{EventRow, ExecutionRow, Tables, TaskEntry};
 use orbit_core::id::{Epoch, Seq};
 use orbit_core::store::append::{
-    Append, Expect, Group, GroupFacts, GroupOutcome, Member, MemberFacts, OwnerChange, OwnerRow, TaskChange, TaskState,
-    Wake, already_written, judge,
+    Append, Appended, Expect, Group, GroupFacts, GroupOutcome, Member, MemberFacts, OwnerChange, OwnerRow, TaskChange,
+    TaskState, Wake, already_written, judge,
 };
+use orbit_core::store::statement::{LookForGroups, MemberKey};
 
 /// The epoch of an owner row that is new.
 const FIRST_EPOCH: Epoch = Epoch(1);
 
-pub fn append(tables: &mut Tables, append: Append, commit: &mut Commit) -> Vec<GroupOutcome> {
+pub fn append(tables: &mut Tables, append: Append, commit: &mut Commit) -> Appended {
     assert_batch(&append);
-    append
+    let outcomes = append
         .groups
         .into_iter()
         .map(|group| {
@@ -28,7 +29,8 @@ pub fn append(tables: &mut Tables, append: Append, commit: &mut Commit) -> Vec<G
             }
             outcome
         })
-        .collect()
+        .collect();
+    Appended::Judged(outcomes)
 }
 
 /// The invariant of [`Append`], which the SQL relies on.
@@ -50,6 +52,19 @@ fn task_of(change: &TaskChange) -> &orbit_core::id::TaskId {
         TaskChange::Insert(row) => &row.task,
         TaskChange::Delete { task, .. } | TaskChange::Requeue { task, .. } => task,
     }
+}
+
+/// The facts of each member that is looked for.
+pub fn look_for(tables: &Tables, look: &LookForGroups) -> Vec<MemberFacts> {
+    let facts = |member: &MemberKey| {
+        let history = tables.run_history(&member.execution, member.run);
+        MemberFacts {
+            owner: tables.owners.get(&member.execution).cloned(),
+            known: tables.executions.contains_key(&member.execution),
+            first_event_by: history.iter().find(|e| Some(e.seq) == member.first).map(|e| e.group),
+        }
+    };
+    look.members.iter().map(facts).collect()
 }
 
 fn facts(tables: &Tables, group: &Group) -> GroupFacts {

@@ -163,6 +163,7 @@ fn read_statement(tables: &Tables, clock: ClusterMs, statement: &Statement) -> O
         Statement::ReadSummary(s) => Rows::ReadSummary(read::summary(tables, &s.execution)),
         Statement::ListSummaries(s) => Rows::ListSummaries(read::summaries(tables, s)),
         Statement::ReadHistory(s) => Rows::ReadHistory(read::history(tables, s)),
+        Statement::LookForGroups(s) => Rows::LookForGroups(append::look_for(tables, s)),
         Statement::ReadWorkers(_) => Rows::ReadWorkers(tables.workers.values().cloned().collect()),
         _ => return None,
     })
@@ -176,6 +177,7 @@ fn run_statement(tables: &mut Tables, clock: ClusterMs, statement: Statement, co
         Statement::RaiseFence(s) => Rows::RaiseFence(write::raise_fence(tables, s, commit)),
         Statement::RequeueClaims(s) => Rows::RequeueClaims(write::requeue_claims(tables, s, commit)),
         Statement::ClearHolder(s) => Rows::ClearHolder(write::clear_holder(tables, s, commit)),
+        Statement::LockFence(_) => Rows::LockFence(tables.cluster.fence),
         Statement::Append(s) => Rows::Append(append::append(tables, s, commit)),
         Statement::ClaimTasks(s) => Rows::ClaimTasks(write::claim_tasks(tables, s, commit)),
         Statement::PutDefinition(s) => Rows::PutDefinition(write::put_definition(tables, s, commit)),

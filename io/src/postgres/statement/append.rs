@@ -9,9 +9,10 @@ use crate::postgres::statement::{Link, Trouble, fence};
 use ::postgres::Row;
 use orbit_core::id::{Epoch, GroupId, Run, Seq};
 use orbit_core::store::append::{
-    Expect, Fence, Group, GroupFacts, GroupOutcome, Member, MemberFacts, OwnerChange, OwnerRow, Summary, TaskChange,
-    TaskRow, TaskState, Wake, already_written, judge,
+    Append, Appended, Expect, Fence, Group, GroupFacts, GroupOutcome, Member, MemberFacts, OwnerChange, OwnerRow,
+    Summary, TaskChange, TaskRow, TaskState, Wake, already_written, judge,
 };
+use orbit_core::store::statement::LookForGroups;
 use uuid::Uuid;
 
 /// The statement. What it must not become, and why it is shaped as it is:
@@ -146,11 +147,7 @@ UNION ALL SELECT 8, m, NULL,
     CASE WHEN (g IN (SELECT w.g FROM w WHERE fresh AND (w.id IN (SELECT execution_id FROM made)) IS TRUE)) IS TRUE
         THEN 1 / (0 * m) ELSE 0 END, NULL, NULL, NULL, NULL FROM lost";
 
-/// What [`WRITE`] raises where a group met another's row half-way.
-pub const HALF_MET: &str = "22012";
-
-/// The facts alone, unlocked, by a statement that sees what was committed before it began. For groups whose fence has
-/// moved: whether an earlier sending of theirs was written is read after the fence was locked (protocols, 4).
+/// The facts alone, unlocked, by a statement that sees what was committed before it began.
 const LOOK: &str = "
 WITH w AS MATERIALIZED (SELECT (m - 1)::int AS m, id, run, first
     FROM unnest($1::text[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS x (id, run, first, m))
@@ -164,7 +161,8 @@ UNION ALL SELECT 4, w.m, NULL, NULL, NULL, NULL, e.group_id, NULL
         (SELECT group_id FROM execution_events x WHERE x.execution_id = w.id AND x.run = w.run AND x.seq = w.first) e";
 
 /// Records the groups that may be written; one outcome each.
-pub fn append(link: &mut Link, writer: Fence, groups: &[Group]) -> Result<Vec<GroupOutcome>, Trouble> {
+pub fn append(link: &mut Link, Append { fence: writer, groups }: &Append) -> Result<Appended, Trouble> {
+    let writer = *writer;
     let batch = Batch::of(groups);
     let rows = batch.write(link, writer)?;
     let facts = Facts::of(&rows, &batch)?;
@@ -172,7 +170,7 @@ pub fn append(link: &mut Link, writer: Fence, groups: &[Group]) -> Result<Vec<Gr
         return Err(Trouble::Damaged("the row of orbit_cluster is missing".into()));
     };
     if current != writer {
-        return fenced(link, writer, groups, &batch);
+        return Ok(Appended::FenceMoved);
     }
     let mut found = facts.members.into_iter().zip(facts.held);
     let mut tasks = facts.tasks.into_iter().zip(facts.task_held);
@@ -194,33 +192,26 @@ pub fn append(link: &mut Link, writer: Fence, groups: &[Group]) -> Result<Vec<Gr
         assert_eq!(written, wanted, "the statement and the judgement agree on {:?}: {facts:?}, {busy}", group.id);
         outcomes.push(outcome);
     }
-    Ok(outcomes)
+    Ok(Appended::Judged(outcomes))
 }
 
-/// The outcomes under a fence that has moved: written before, or fenced. Nothing is written.
-fn fenced(link: &mut Link, writer: Fence, groups: &[Group], batch: &Batch<'_>) -> Result<Vec<GroupOutcome>, Trouble> {
-    link.run("BEGIN")?;
-    let looked = look(link, batch);
-    // After an error this rolls back; nothing was written either way.
-    let ended = link.run("COMMIT");
-    let (current, mut facts) = looked?;
-    ended?;
-    let mut outcomes = Vec::with_capacity(groups.len());
-    let mut members = std::mem::take(&mut facts.members).into_iter();
-    for group in groups {
-        let members = members.by_ref().take(group.members.len()).collect();
-        let facts = GroupFacts { fence: current, members, tasks: vec![None; group.tasks.len()] };
-        outcomes.push(judge(writer, group, &facts));
-    }
-    Ok(outcomes)
-}
-
-fn look(link: &mut Link, batch: &Batch<'_>) -> Result<(Fence, Facts), Trouble> {
-    // Locked, so that this transaction's end waits for a synchronous replica as the first sending's would have.
-    let row = link.query_opt("SELECT term, incarnation FROM orbit_cluster WHERE id = 1 FOR SHARE", &[])?;
-    let row = row.ok_or_else(|| Trouble::Damaged("the row of orbit_cluster is missing".into()))?;
-    let rows = link.query(LOOK, &[&batch.id, &batch.run, &batch.first])?;
-    Ok((fence::fence(&row, 0, 1)?, Facts::of(&rows, batch)?))
+/// Whether groups are there.
+pub fn look_for(link: &mut Link, LookForGroups { members }: &LookForGroups) -> Result<Vec<MemberFacts>, Trouble> {
+    let id: Vec<&str> = members.iter().map(|member| member.execution.as_str()).collect();
+    let run: Vec<i64> = members.iter().map(|member| i64::from(member.run.0)).collect();
+    let first: Vec<Option<i64>> = members.iter().map(|member| member.first.map(|seq| column::int(seq.0))).collect();
+    let absent = MemberFacts { owner: None, known: false, first_event_by: None };
+    let mut facts = Facts {
+        fence: None,
+        members: vec![absent; members.len()],
+        held: vec![false; members.len()],
+        tasks: Vec::new(),
+        task_held: Vec::new(),
+        written: Vec::new(),
+    };
+    let rows = link.query(LOOK, &[&id, &run, &first])?;
+    rows.iter().try_for_each(|row| facts.take(row))?;
+    Ok(facts.members)
 }
 
 /// What the rows say.

@@ -48,6 +48,13 @@ pub fn read(link: &mut Link) -> Result<FenceRow, Trouble> {
     from_row(&row)
 }
 
+/// The fence, which nobody moves until this transaction ends.
+pub fn lock(link: &mut Link) -> Result<Fence, Trouble> {
+    let row = link.query_opt("SELECT term, incarnation FROM orbit_cluster WHERE id = 1 FOR SHARE", &[])?;
+    let row = row.ok_or_else(|| Trouble::Damaged("the row of orbit_cluster is missing".into()))?;
+    fence(&row, 0, 1)
+}
+
 /// From the columns that [`read`] selects.
 pub fn from_row(row: &Row) -> Result<FenceRow, Trouble> {
     Ok(FenceRow {

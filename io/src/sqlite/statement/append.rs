@@ -1,42 +1,35 @@
 //! The append: reads what the database holds of each group, has [`judge`] judge it, and writes what that says.
 
-use crate::sqlite::facts;
-use crate::sqlite::statement::{Isolation, clock, column, executions, fence};
+use crate::sqlite::statement::{clock, column, executions, fence};
 use orbit_core::execution::event::Labels;
 use orbit_core::id::{Epoch, ExecutionId, GroupId, Run, Seq};
 use orbit_core::store::append::{
-    Append, Expect, Fence, Group, GroupFacts, GroupOutcome, Member, MemberFacts, OwnerChange, OwnerRow, Rejection,
+    Append, Appended, Expect, Fence, Group, GroupFacts, GroupOutcome, Member, MemberFacts, OwnerChange, OwnerRow,
     Summary, TaskChange, TaskState, Wake, already_written, judge,
 };
-use orbit_core::store::outcome::FailureKind;
+use orbit_core::store::statement::{LookForGroups, MemberKey};
 use rusqlite::{Connection, OptionalExtension, Result, named_params, params};
 
-/// Records the groups that may be written; one outcome each.
-pub fn append(connection: &Connection, append: &Append, isolation: Isolation) -> Result<Vec<GroupOutcome>> {
+/// Records the groups that may be written; one outcome each. It has the write lock, so what it reads is what there is,
+/// whoever's the fence.
+pub fn append(connection: &Connection, append: &Append) -> Result<Appended> {
     let current = fence::current(connection)?;
-    append
-        .groups
-        .iter()
-        .map(|group| match isolation {
-            Isolation::Together => one(connection, append.fence, current, group),
-            Isolation::Apart => apart(connection, |c| one(c, append.fence, current, group)),
-        })
-        .collect()
+    let outcomes = append.groups.iter().map(|group| one(connection, append.fence, current, group));
+    Ok(Appended::Judged(outcomes.collect::<Result<_>>()?))
 }
 
-/// One group that can be undone by itself.
-fn apart(connection: &Connection, run: impl FnOnce(&Connection) -> Result<GroupOutcome>) -> Result<GroupOutcome> {
-    connection.prepare_cached("SAVEPOINT one_group")?.execute([])?;
-    let outcome = match run(connection) {
-        Ok(outcome) => outcome,
-        Err(error) if facts::kind(&error) == FailureKind::Data => {
-            connection.prepare_cached("ROLLBACK TO one_group")?.execute([])?;
-            GroupOutcome::Rejected(Rejection::Refused { message: error.to_string() })
-        }
-        Err(error) => return Err(error),
+/// Whether groups are there.
+pub fn look_for(connection: &Connection, look: &LookForGroups) -> Result<Vec<MemberFacts>> {
+    let facts = |member: &MemberKey| {
+        let owner = executions::owner(connection, &member.execution)?;
+        let known = executions::current_run(connection, &member.execution)?.is_some();
+        let first_event_by = match member.first {
+            Some(first) => executions::written_by(connection, &member.execution, member.run, first)?,
+            None => None,
+        };
+        Ok(MemberFacts { owner, known, first_event_by })
     };
-    connection.prepare_cached("RELEASE one_group")?.execute([])?;
-    Ok(outcome)
+    look.members.iter().map(facts).collect()
 }
 
 fn one(connection: &Connection, writer: Fence, current: Fence, group: &Group) -> Result<GroupOutcome> {

@@ -15,17 +15,8 @@ use orbit_core::store::statement::{LockState, Rows, Statement};
 use orbit_core::time::ClusterMs;
 use rusqlite::Connection;
 
-/// How the groups of an append share their transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Isolation {
-    /// All in one: quick, and data that SQLite refuses is an error of the whole.
-    Together,
-    /// Each may be undone by itself: one whose data SQLite refuses fails alone (protocols, 6).
-    Apart,
-}
-
 /// Runs one statement.
-pub fn run(connection: &Connection, statement: &Statement, isolation: Isolation) -> rusqlite::Result<Rows> {
+pub fn run(connection: &Connection, statement: &Statement) -> rusqlite::Result<Rows> {
     Ok(match statement {
         // This process has locked the file for as long as the store is open.
         Statement::TakeLock(_) => Rows::TakeLock(LockState::Mine),
@@ -34,7 +25,9 @@ pub fn run(connection: &Connection, statement: &Statement, isolation: Isolation)
         Statement::ClearHolder(s) => Rows::ClearHolder(fence::clear_holder(connection, s)?),
         Statement::RequeueClaims(s) => Rows::RequeueClaims(claim::requeue(connection, s)?),
         Statement::ClaimTasks(s) => Rows::ClaimTasks(claim::claim(connection, s)?),
-        Statement::Append(s) => Rows::Append(append::append(connection, s, isolation)?),
+        Statement::Append(s) => Rows::Append(append::append(connection, s)?),
+        Statement::LockFence(_) => Rows::LockFence(fence::current(connection)?),
+        Statement::LookForGroups(s) => Rows::LookForGroups(append::look_for(connection, s)?),
         Statement::PutDefinition(s) => Rows::PutDefinition(definitions::put(connection, s)?),
         Statement::ReadDefinitions(_) => Rows::ReadDefinitions(definitions::read(connection)?),
         Statement::ReadHistories(s) => Rows::ReadHistories(executions::histories(connection, s)?),

@@ -10,9 +10,10 @@ use crate::store::Change;
 use crate::store::tables::{EventRow, ExecutionRow, TaskEntry};
 use orbit_core::id::{Epoch, ExecutionId, Run, Seq, TaskId};
 use orbit_core::store::append::{
-    Append, Expect, Fence, Group, GroupFacts, GroupOutcome, Member, MemberFacts, OwnerChange, OwnerRow, TaskChange,
-    TaskState, Wake, already_written, judge,
+    Append, Appended, Expect, Fence, Group, GroupFacts, GroupOutcome, Member, MemberFacts, OwnerChange, OwnerRow,
+    TaskChange, TaskState, Wake, already_written, judge,
 };
+use orbit_core::store::statement::LookForGroups;
 use std::collections::{BTreeMap, BTreeSet};
 
 type Cx<'a> = Context<'a, Orbit>;
@@ -40,8 +41,6 @@ pub struct Work {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Fence,
-    /// The fence is another's: what is there is looked at again, by a new snapshot.
-    Fenced,
     Locked,
     Judged,
     Writing,
@@ -81,7 +80,7 @@ pub fn resume(
     work: &mut Work,
     breath: &mut Breath,
     cx: &mut Cx<'_>,
-) -> Result<Vec<GroupOutcome>, Stop> {
+) -> Result<Appended, Stop> {
     loop {
         match work.stage {
             Stage::Fence => {
@@ -89,16 +88,10 @@ pub fn resume(
                 let current = if orbit.fence_lock == FenceLock::None { append.fence } else { current };
                 cx.writes()?;
                 work.current = Some(current);
-                if current == append.fence {
-                    work.stage = Stage::Locked;
-                } else {
-                    cx.new_snapshot();
-                    work.stage = Stage::Fenced;
+                if current != append.fence {
+                    return Ok(Appended::FenceMoved);
                 }
-            }
-            Stage::Fenced => {
-                look(append, work, cx);
-                return Ok(fenced(append, work, cx));
+                work.stage = Stage::Locked;
             }
             Stage::Locked => {
                 orbit.breathe(breath, cx)?;
@@ -121,7 +114,7 @@ pub fn resume(
             }
             Stage::Written => {
                 orbit.breathe(breath, cx)?;
-                return Ok(work.outcomes.clone());
+                return Ok(Appended::Judged(work.outcomes.clone()));
             }
         }
     }
@@ -217,22 +210,21 @@ fn judge_all(append: &Append, work: &mut Work) {
     work.fresh.sort();
 }
 
-/// The outcomes under a fence that has moved: written before, or fenced. Nothing is written.
-fn fenced(append: &Append, work: &Work, cx: &mut Cx<'_>) -> Vec<GroupOutcome> {
-    let mut outcomes = Vec::new();
-    for group in &append.groups {
-        let mut facts = facts(group, work);
-        for (member, facts) in group.members.iter().zip(&mut facts.members) {
-            facts.owner = cx.get(&Key::Owner(member.execution.clone())).map(|f| f.value.owner().clone());
-            facts.known = work.known.contains(&member.execution);
-        }
-        let outcome = judge(append.fence, group, &facts);
-        if outcome == GroupOutcome::Written {
-            cx.note(Change::Group { fence: append.fence, group: group.clone(), repeated: true });
-        }
-        outcomes.push(outcome);
+/// What is committed of groups, read unlocked. One that is there was written by an earlier sending.
+pub fn look_for(look: &LookForGroups, cx: &mut Cx<'_>) -> Vec<MemberFacts> {
+    let mut facts = Vec::new();
+    for member in &look.members {
+        let id = &member.execution;
+        let owner = cx.get(&Key::Owner(id.clone())).map(|found| found.value.owner().clone());
+        let known = cx.get(&Key::Execution(id.clone())).is_some();
+        let event = member.first.and_then(|first| cx.get(&Key::Event(id.clone(), member.run, first)));
+        let first_event_by = event.map(|found| match found.value {
+            Row::Event(event) => event.group,
+            other => unreachable!("an event's key leads to an event, not to {other:?}"),
+        });
+        facts.push(MemberFacts { owner, known, first_event_by });
     }
-    outcomes
+    facts
 }
 
 /// New executions meet their like in the insert of their summaries: the one place that waits for another append.

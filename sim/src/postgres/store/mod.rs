@@ -130,6 +130,12 @@ impl Domain for Orbit {
                 let Work::Append(work) = work else { unreachable!("an append's work is an append's") };
                 append::resume(self, append, work, breath, cx).map(Rows::Append)
             }
+            Statement::LockFence(_) => {
+                let current = fence(self, cx)?;
+                cx.writes()?;
+                Ok(Rows::LockFence(current))
+            }
+            Statement::LookForGroups(look) => Ok(Rows::LookForGroups(append::look_for(look, cx))),
             statement if statement.writes() => {
                 let work = work.get_or_insert_with(|| Work::Write(write::Work::default()));
                 let Work::Write(work) = work else { unreachable!("an append has its own work") };
