@@ -132,7 +132,9 @@ impl DatabasePlan {
         let mut d = Dice::new(seed, Stream::Store);
         let kind = if d.chance(Ratio::new(1, 2)) { StoreKind::Postgres } else { StoreKind::Sqlite };
         let far = d.chance(Ratio::new(1, 5));
-        let plan = DatabasePlan {
+        // Some runs are of statements that last, on connections that do not: what was given up happens all the same.
+        let late = d.chance(Ratio::new(1, 6));
+        let mut plan = DatabasePlan {
             latency_us: if far { [500, 30_000] } else { [50, 1_500] },
             cut: ratio(&mut d, &[400, 100, 25]),
             cut_answer: ratio(&mut d, &[400, 100, 25]),
@@ -153,6 +155,13 @@ impl DatabasePlan {
             read_only: fault(&mut d, &[100, 40], [100, 4_000]),
             refuses: fault(&mut d, &[100, 40], [100, 4_000]),
         };
+        if late {
+            (plan.stands_still, plan.still_us) = (Ratio::new(1, 2), [10_000, 900_000]);
+            (plan.waits_for_replica, plan.replica_us) = (Ratio::new(1, 2), [10_000, 900_000]);
+            plan.cut = Ratio::new(1, 8);
+            plan.session_killed.chance = Ratio::new(1, 6);
+            plan.restart.chance = Ratio::new(1, 10);
+        }
         (kind, plan)
     }
 }

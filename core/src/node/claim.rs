@@ -1,13 +1,14 @@
 //! Tasks from the queue for waiting polls: one claimer, many rows a claim (protocols, 5 and 23).
 
 use super::slot::Work;
-use super::{Connection, Node, Purpose, RequestId};
+use super::{Connection, LogEvent, Node, Purpose, RequestId};
 use crate::api::request::Contract;
 use crate::id::{CallKey, ContractVersion, SessionId, TaskName};
-use crate::mutant::Mutants;
+use crate::mutant::{Mutant, Mutants};
 use crate::store::outcome::Failure;
-use crate::store::statement::{ClaimTasks, ClaimWant, ClaimedTask};
+use crate::store::statement::{ClaimTasks, ClaimWant, ClaimedTask, RequeueStrays};
 use crate::store::transaction::{Transaction, Verdict};
+use crate::time::Mono;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -26,6 +27,15 @@ pub(crate) struct Claims {
     queues: BTreeMap<Contract, Queue>,
     /// Counts what changes the queue on the store connection, which runs it in order.
     sendings: u64,
+    in_flight: bool,
+    strays: Strays,
+}
+
+/// Claims that were given up and may have been made all the same.
+#[derive(Debug, Default)]
+struct Strays {
+    /// When they are looked for next; never, as long as every claim was answered.
+    at: Option<Mono>,
     in_flight: bool,
 }
 
@@ -151,8 +161,11 @@ impl<M: Mutants> Node<M> {
         self.send(Connection::Store, Transaction::Claim(claim), Purpose::Claim(flight));
     }
 
-    pub(super) fn on_claim(&mut self, flight: ClaimFlight, outcome: Result<Verdict, Failure>) {
+    pub(super) fn on_claim(&mut self, flight: ClaimFlight, doubted: bool, outcome: Result<Verdict, Failure>) {
         self.claims.in_flight = false;
+        if doubted && self.claims.strays.at.is_none() {
+            self.claims.strays.at = Some(self.now.mono + self.config.call_deadline);
+        }
         let claimed = match outcome {
             Ok(Verdict::Claim(claimed)) => claimed,
             Ok(other) => unreachable!("a claim gives tasks, not {other:?}"),
@@ -187,6 +200,56 @@ impl<M: Mutants> Node<M> {
                 self.polls.release(want.poll);
             }
             self.answer_poll_when_due(want.poll);
+        }
+    }
+
+    /// When strays are to be looked for.
+    pub(super) fn next_sweep(&self) -> Option<Mono> {
+        let Strays { at, in_flight } = self.claims.strays;
+        at.filter(|_| !in_flight && self.resume.is_none() && self.is_serving())
+    }
+
+    /// Looks for claims of its own that it does not know of. A claim is known as long as it is under way, and then as
+    /// long as the deliveries of its rows are not recorded. One that was given up may commit at any time after, so this
+    /// goes on for as long as the server does.
+    pub(super) fn sweep_when_due(&mut self) {
+        let Some(fence) = self.fence().filter(|_| self.next_sweep().is_some_and(|at| at <= self.now.mono)) else {
+            return;
+        };
+        if self.mutants.planted(Mutant::StrayClaimsKept) {
+            self.claims.strays.at = None;
+            return;
+        }
+        self.claims.strays.in_flight = true;
+        let waiting = self.slots.values().flat_map(|slot| &slot.queue);
+        let mut tokens: Vec<Uuid> = waiting.filter_map(Work::claimed).collect();
+        let mut keys = Vec::new();
+        for (purpose, transaction) in self.calls.unsettled() {
+            match (purpose, transaction) {
+                (Purpose::Append(flights), _) => {
+                    tokens.extend(flights.iter().flat_map(|flight| flight.works()).filter_map(Work::claimed));
+                }
+                (Purpose::Claim(_), Transaction::Claim(claim)) => keys.push(claim.key),
+                _ => {}
+            }
+        }
+        let sweep = RequeueStrays { fence, keys, tokens };
+        self.send(Connection::Store, Transaction::Sweep(sweep), Purpose::Sweep);
+    }
+
+    pub(super) fn on_sweep(&mut self, outcome: Result<Verdict, Failure>) {
+        let next = self.now.mono + self.config.call_deadline;
+        self.claims.strays = Strays { at: Some(next), in_flight: false };
+        let back = match outcome {
+            Ok(Verdict::Sweep(back)) => back,
+            Ok(other) => unreachable!("a sweep gives contracts, not {other:?}"),
+            Err(_) => return self.pause_after_failure(),
+        };
+        if !back.is_empty() {
+            self.log(LogEvent::StraysRequeued { tasks: back.len() as u64 });
+        }
+        for (task_name, contract_version) in back {
+            self.claims.queued(Contract { task_name, contract_version });
         }
     }
 }

@@ -30,6 +30,13 @@ pub(crate) struct Flight {
     bytes: u64,
 }
 
+impl Flight {
+    /// What it does.
+    pub fn works(&self) -> &[Work] {
+        &self.draft.works
+    }
+}
+
 impl<M: Mutants> Node<M> {
     /// Sends what is ready, if no append is under way.
     pub(super) fn commit(&mut self) {

@@ -35,6 +35,8 @@ pub enum LogEvent {
     StoreFailed { call: String, message: String },
     /// `store outcome unknown; sending again`
     StoreUnknown { call: String },
+    /// `late claims put back`: tasks that a claim took after it had been given up.
+    StraysRequeued { tasks: u64 },
     /// `election lock is another session's`: a server that is starting may take over.
     ElectionLockLost,
     /// `lost the fence; stopping`: another server has taken over.
@@ -82,6 +84,7 @@ impl LogEvent {
             | LogEvent::AttemptUncertain { .. }
             | LogEvent::StoreFailed { .. }
             | LogEvent::StoreUnknown { .. }
+            | LogEvent::StraysRequeued { .. }
             | LogEvent::ElectionLockLost
             | LogEvent::ClockStepped { .. } => Level::Warn,
             _ => Level::Info,

@@ -75,6 +75,8 @@ pub enum Timer {
     Execution,
     /// An execution out of memory wants to be loaded.
     Due,
+    /// Claims that came to light late are looked for.
+    Strays,
     /// A worker session falls silent.
     Session,
     /// A delivery from before a restart is given up.
@@ -162,6 +164,7 @@ pub(crate) enum Purpose {
     RecoverHot,
     Append(Vec<commit::Flight>),
     Claim(claim::ClaimFlight),
+    Sweep,
     Deploy(request::Deploying),
     /// Histories; how often before, where it is one alone that could not be read.
     Load(Vec<ExecutionId>, u32),
@@ -280,6 +283,7 @@ impl<M: Mutants> Node<M> {
             (self.next_check(), Timer::Check),
             (in_cluster_time(self.timers.first().map(|(at, _)| *at)), Timer::Execution),
             (in_cluster_time(self.due_at()), Timer::Due),
+            (self.next_sweep(), Timer::Strays),
             (self.sessions.next_silence(), Timer::Session),
             (self.attempts.next_given_up(), Timer::Orphan),
             (self.polls.next_deadline(), Timer::Poll),
@@ -331,6 +335,7 @@ impl<M: Mutants> Node<M> {
             self.evict();
             self.commit();
             self.send_loads();
+            self.sweep_when_due();
             self.claim();
         }
         self.stop_when_done();
@@ -367,7 +372,8 @@ impl<M: Mutants> Node<M> {
             Purpose::Recover => self.on_recover(outcome),
             Purpose::RecoverHot => self.on_recover_hot(outcome),
             Purpose::Append(flights) => self.on_append(flights, outcome),
-            Purpose::Claim(flight) => self.on_claim(flight, outcome),
+            Purpose::Claim(flight) => self.on_claim(flight, call.doubted, outcome),
+            Purpose::Sweep => self.on_sweep(outcome),
             Purpose::Deploy(deploying) => self.on_deploy(deploying, outcome),
             Purpose::Load(executions, before) => self.on_load(executions, before, outcome),
             Purpose::LoadNobody(unread) => self.on_load_nobody(unread, outcome),

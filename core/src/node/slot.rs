@@ -76,6 +76,14 @@ pub(crate) enum Work {
 }
 
 impl Work {
+    /// The token of the claimed row that it hands over.
+    pub fn claimed(&self) -> Option<uuid::Uuid> {
+        match self {
+            Work::Dispatch { claimed, .. } => Some(claimed.token),
+            _ => None,
+        }
+    }
+
     /// The request that waits for it.
     pub fn request(&self) -> Option<RequestId> {
         match self {

@@ -73,6 +73,8 @@ pub struct SettledCall<P> {
     pub outcome: Result<Verdict, Failure>,
     /// When the sending that was answered left.
     pub sent: Mono,
+    /// Whether an earlier sending had an unknown outcome: it may commit still.
+    pub doubted: bool,
 }
 
 /// What a reply did.
@@ -121,6 +123,11 @@ impl<P> Calls<P> {
         let listed = self.late.remove(&(self.late_at(&call), id));
         assert!(listed, "every open call has its deadline");
         Some(call)
+    }
+
+    /// What every call that is not settled is for, and its transaction.
+    pub fn unsettled(&self) -> impl Iterator<Item = (&P, &Transaction)> {
+        self.open.values().chain(self.resend.values()).map(|call| (&call.purpose, &call.transaction))
     }
 
     /// Whether any call is under way.
@@ -194,7 +201,13 @@ impl<P> Calls<P> {
 
 impl<P> Call<P> {
     fn settled(self, outcome: Result<Verdict, Failure>) -> SettledCall<P> {
-        SettledCall { purpose: self.purpose, transaction: self.transaction, outcome, sent: self.sent }
+        SettledCall {
+            purpose: self.purpose,
+            transaction: self.transaction,
+            outcome,
+            sent: self.sent,
+            doubted: self.in_doubt,
+        }
     }
 }
 

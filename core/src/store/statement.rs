@@ -69,6 +69,8 @@ statements! {
     RaiseFence => Option<Term>,
     /// Puts back the claims of incarnations that are no more.
     RequeueClaims => u64,
+    /// Puts back claims of the writer's own that it does not know of.
+    RequeueStrays => Vec<(TaskName, ContractVersion)>,
     /// Names no holder any more, if the fence is still this one.
     ClearHolder => bool,
     /// Records decisions: see [`crate::store::append`].
@@ -165,6 +167,20 @@ pub struct RaiseFence {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequeueClaims {
     pub incarnation: Incarnation,
+}
+
+/// See [`Statement::RequeueStrays`]: the claims of this writer under other keys and tokens than these. Gives the contract
+/// of each row that went back; nothing where the fence has moved.
+///
+/// A claim that was given up and sent again may still commit, for rows that its repetition passed over as locked, and
+/// under tokens that nobody waits for any more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RequeueStrays {
+    pub fence: Fence,
+    /// Of claims that are under way.
+    pub keys: Vec<CallKey>,
+    /// Of claimed rows whose delivery is not recorded yet.
+    pub tokens: Vec<Uuid>,
 }
 
 /// See [`Statement::ClearHolder`].
@@ -396,7 +412,7 @@ macro_rules! writes {
     ($($name:ident: $writes:literal),+ $(,)?) => { $(impl $name { const WRITES: bool = $writes; })+ };
 }
 writes! {
-    TakeLock: false, ReadFence: false, RaiseFence: true, RequeueClaims: true, ClearHolder: true, Append: true, ClaimTasks: true, LockFence: true,
+    TakeLock: false, ReadFence: false, RaiseFence: true, RequeueClaims: true, RequeueStrays: true, ClearHolder: true, Append: true, ClaimTasks: true, LockFence: true,
     LookForGroups: false,
     PutDefinition: true, ReadDefinitions: false, ReadHistories: false, ReadDue: false, ReadTotals: false,
     ReadSummary: false, ListSummaries: false, ReadHistory: false, PutWorker: true, ReadWorkers: false,

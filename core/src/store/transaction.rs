@@ -1,7 +1,7 @@
 //! Every transaction that exists: a list of statements whose next step is a pure function of the rows seen so far
 //! (protocols, 1).
 
-use crate::id::{ClusterId, Incarnation, Term};
+use crate::id::{ClusterId, ContractVersion, Incarnation, TaskName, Term};
 use crate::store::append::{Append, Fence, GroupOutcome};
 use crate::store::statement::*;
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,8 @@ pub enum Transaction {
     Append(Append),
     /// Takes queued tasks for waiting workers.
     Claim(ClaimTasks),
+    /// Puts back claims that came to light after they were given up.
+    Sweep(RequeueStrays),
     /// Stores a definition.
     Deploy(Box<PutDefinition>),
     /// Reads definitions and totals: what a server that starts needs first.
@@ -63,6 +65,7 @@ pub enum Verdict {
     /// One outcome for each group, in order.
     Append(Vec<GroupOutcome>),
     Claim(Vec<ClaimedTask>),
+    Sweep(Vec<(TaskName, ContractVersion)>),
     Deploy(PutResult),
     Recover(Recovery),
     Load(Vec<LoadedExecution>),
@@ -122,6 +125,7 @@ impl Transaction {
             Transaction::Release(_) => "release",
             Transaction::Append(_) => "append",
             Transaction::Claim(_) => "claim",
+            Transaction::Sweep(_) => "sweep",
             Transaction::Deploy(_) => "deploy",
             Transaction::Recover => "recover",
             Transaction::Load(_) => "load",
@@ -142,6 +146,7 @@ impl Transaction {
                 | Transaction::Release(_)
                 | Transaction::Append(_)
                 | Transaction::Claim(_)
+                | Transaction::Sweep(_)
                 | Transaction::Deploy(_)
                 | Transaction::SaveWorker(_)
         )
@@ -156,6 +161,7 @@ impl Transaction {
             Transaction::Release(fence) => Step::Last(vec![ClearHolder { fence: *fence }.into()]),
             Transaction::Append(_) => unreachable!("an append has a course of its own: `sending`"),
             Transaction::Claim(claim) => Step::Last(vec![claim.clone().into()]),
+            Transaction::Sweep(sweep) => Step::Last(vec![sweep.clone().into()]),
             Transaction::Deploy(put) => Step::Last(vec![(**put).clone().into()]),
             Transaction::Recover => Step::Last(vec![ReadDefinitions.into(), ReadTotals.into()]),
             Transaction::Load(read) => Step::Last(vec![read.clone().into()]),
@@ -178,6 +184,7 @@ impl Transaction {
             Transaction::Release(_) => Verdict::Release(*ClearHolder::of(last())),
             Transaction::Append(_) => unreachable!("an append has a course of its own: `sending`"),
             Transaction::Claim(_) => Verdict::Claim(ClaimTasks::of(last()).clone()),
+            Transaction::Sweep(_) => Verdict::Sweep(RequeueStrays::of(last()).clone()),
             Transaction::Deploy(_) => Verdict::Deploy(PutDefinition::of(last()).clone()),
             Transaction::Recover => Verdict::Recover(Recovery {
                 definitions: ReadDefinitions::of(&seen[0]).clone(),

@@ -5,9 +5,10 @@ use orbit_core::api::request::{Poll, Request};
 use orbit_core::api::response::Reply;
 use orbit_core::id::{Incarnation, SessionId};
 use orbit_core::node::Input;
+use orbit_core::store::append::TaskState;
 use orbit_core::store::outcome;
 use orbit_core::store::statement::Holder;
-use orbit_core::store::transaction::{Campaign, Transaction};
+use orbit_core::store::transaction::{Campaign, Transaction, Verdict};
 use orbit_core::time::WallMs;
 use serde_json::json;
 use std::time::Duration;
@@ -121,4 +122,50 @@ fn a_recovery_reads_again_what_it_could_not_read() {
     assert!(!ready(&mut bench), "the execution is not read yet");
     bench.pass(Duration::from_secs(2));
     assert!(ready(&mut bench));
+}
+
+#[test]
+fn a_claim_that_commits_after_it_was_given_up_and_repeated_in_vain_is_found_and_its_task_delivered() {
+    let mut bench = Bench::with(|config| config.session_timeout = Duration::from_secs(600));
+    bench.deploy_chain(1);
+    bench.start("Chain", "e", json!({"n": 1}));
+    let session = bench.register("w");
+    bench.hold = true;
+    bench.send(poll_for(session, 1));
+    let (first, claim) = bench.held.pop_front().expect("the claim");
+    bench.give(Input::Store { call: first, reply: outcome::Reply::Unknown });
+    bench.pass(Duration::from_secs(1));
+    // What is sent again passes over the row, which the first sending has locked.
+    let (second, again) = bench.held.pop_front().expect("the claim again");
+    assert_eq!(again, claim);
+    bench.give(Input::Store { call: second, reply: outcome::Reply::Done(Verdict::Claim(Vec::new())) });
+    // Now the first one commits, and nobody is told.
+    bench.run(claim);
+    bench.hold = false;
+    bench.pass(bench.config.call_deadline + Duration::from_secs(1));
+    assert_eq!(bench.take(session).execution_id.as_str(), "e");
+}
+
+#[test]
+fn a_sweep_leaves_claimed_tasks_alone_whose_delivery_is_under_way() {
+    let mut bench = Bench::with(|config| config.session_timeout = Duration::from_secs(600));
+    bench.deploy_chain(1);
+    bench.start("Chain", "e", json!({"n": 1}));
+    let session = bench.register("w");
+    bench.hold = true;
+    bench.send(poll_for(session, 1));
+    let (first, _) = bench.held.pop_front().expect("the claim");
+    bench.give(Input::Store { call: first, reply: outcome::Reply::Unknown });
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(run_one(&mut bench), "claim");
+    // The delivery's append stays under way for longer than a sweep waits.
+    bench.pass(bench.config.call_deadline - Duration::from_secs(1));
+    let (append, delivery) = bench.held.pop_front().expect("the delivery");
+    bench.pass(Duration::from_secs(2));
+    assert_eq!(run_one(&mut bench), "sweep");
+    assert!(bench.store.tasks().all(|entry| matches!(entry.state, TaskState::Claimed { .. })));
+    let reply = bench.run(delivery);
+    bench.give(Input::Store { call: append, reply });
+    bench.release();
+    assert_eq!(bench.history("e").last().map(String::as_str), Some("StepDispatched"));
 }

@@ -58,6 +58,7 @@ pub fn write(event: &LogEvent) {
         LogEvent::StoreUnknown { call } => {
             tracing::warn!(target: ENGINE, %call, "store outcome unknown; sending again");
         }
+        LogEvent::StraysRequeued { tasks } => tracing::warn!(target: ENGINE, tasks, "late claims put back"),
         LogEvent::ElectionLockLost => {
             tracing::warn!(target: CLUSTER, "the election lock is another session's; a server that starts may take over");
         }
@@ -148,6 +149,7 @@ mod tests {
             LogEvent::Quarantined { execution_id: "e".into(), reason: "r".into() },
             LogEvent::StoreFailed { call: "append".into(), message: "m".into() },
             LogEvent::StoreUnknown { call: "append".into() },
+            LogEvent::StraysRequeued { tasks: 1 },
             LogEvent::ElectionLockLost,
             LogEvent::FenceLost { held: Term(1), current: Term(2) },
             LogEvent::Unservable { message: "m".into() },

@@ -77,7 +77,9 @@ fn shown(rows: impl IntoIterator<Item = (String, i64, String)>) -> BTreeSet<(Str
 /// On which connection a transaction runs. It decides the thread and not the meaning.
 fn kind_of(transaction: &Transaction) -> Connection {
     match transaction {
-        Transaction::Append(_) | Transaction::Claim(_) | Transaction::Due(_) => Connection::Store,
+        Transaction::Append(_) | Transaction::Claim(_) | Transaction::Sweep(_) | Transaction::Due(_) => {
+            Connection::Store
+        }
         Transaction::Campaign(_) => Connection::Election,
         Transaction::Check(_) | Transaction::Release(_) => Connection::Control,
         _ => Connection::Requests,

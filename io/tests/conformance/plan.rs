@@ -22,6 +22,7 @@ pub enum Step {
     Release(WhichFence),
     Append(WhichFence, Vec<PlannedGroup>),
     Claim(WhichFence, Option<u8>, Vec<(u8, u8)>),
+    Sweep(WhichFence, u8),
     Deploy(WhichFence, u8, u8, u8),
     Recover,
     Load(Vec<u8>),
@@ -138,6 +139,7 @@ pub fn step() -> impl Strategy<Value = Step> {
         16 => (fence(), prop::collection::vec(planned_group(), 1..5)).prop_map(|(f, g)| Step::Append(f, g)),
         4 => (fence(), prop::option::weighted(0.2, any::<u8>()), prop::collection::vec((0..8u8, 0..4u8), 1..4))
             .prop_map(|(f, again, wants)| Step::Claim(f, again, wants)),
+        1 => (fence(), 0..4u8).prop_map(|(f, known)| Step::Sweep(f, known)),
         2 => (fence(), 0..6u8, 0..4u8, 0..2u8).prop_map(|(f, k, v, h)| Step::Deploy(f, k, v, h)),
         1 => Just(Step::Recover),
         2 => prop::collection::vec(small.clone(), 0..4).prop_map(Step::Load),
@@ -221,6 +223,16 @@ impl Planned {
                 Transaction::Append(Append { fence: self.fence(which, model), groups: self.groups(groups, model) })
             }
             Step::Claim(which, again, wants) => self.claim(which, again, wants, model),
+            // By its key, by a token of it, or not at all: that is how a claim is known.
+            Step::Sweep(which, known) => {
+                let claim = self.claims.last();
+                let tokens = claim.iter().flat_map(|claim| &claim.wants).flat_map(|want| &want.tokens).take(1);
+                Transaction::Sweep(RequeueStrays {
+                    fence: self.fence(which, model),
+                    keys: claim.iter().filter(|_| known & 1 == 1).map(|claim| claim.key).collect(),
+                    tokens: tokens.filter(|_| known & 2 == 2).copied().collect(),
+                })
+            }
             Step::Deploy(which, key, version, hash) => Transaction::Deploy(Box::new(PutDefinition {
                 key: CallKey(Uuid::from_u128(u128::from(key))),
                 fence: self.fence(which, model),
@@ -418,6 +430,7 @@ pub const KINDS: &[&str] = &[
     "claimed",
     "claimed again",
     "requeued",
+    "swept",
     "fence raised",
     "holder cleared",
     "created",
@@ -445,6 +458,7 @@ pub fn kinds(reply: &Reply<Verdict>, commit: &Commit) -> Vec<&'static str> {
             Change::Claimed { repeated: false, .. } => "claimed",
             Change::Claimed { repeated: true, .. } => "claimed again",
             Change::Requeued { .. } => "requeued",
+            Change::Swept { .. } => "swept",
             Change::FenceRaised { .. } => "fence raised",
             Change::HolderCleared { .. } => "holder cleared",
             Change::Defined { .. } | Change::WorkerSaved => "saved",

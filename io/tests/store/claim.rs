@@ -1,8 +1,12 @@
 //! The queue of tasks.
 
 use crate::support::*;
+use orbit_core::id::CallKey;
+use orbit_core::node::Connection;
 use orbit_core::store::append::*;
-use orbit_core::store::statement::LoadedTask;
+use orbit_core::store::statement::{LoadedTask, RequeueStrays};
+use orbit_core::store::transaction::{Transaction, Verdict};
+use uuid::Uuid;
 
 /// A store with tasks `(id, name, enqueued)` of one execution.
 fn queued(tasks: &[(&str, &str, i64)]) -> (Running, Fence) {
@@ -84,4 +88,32 @@ fn a_new_server_finds_the_claims_of_the_one_before_in_the_queue_again() {
     assert_eq!(store.load("a").tasks, both);
     // Not even the key of the claim is left.
     assert_eq!(ids(&store.claim(second, 1, vec![want(&["pay"], &[3, 4])])), [("t1", 3), ("t2", 4)]);
+}
+
+/// The names of the tasks that a sweep puts back, which knows of these claims and tokens.
+fn swept(store: &mut Running, fence: Fence, keys: &[u128], tokens: &[u128]) -> Vec<String> {
+    let sweep = RequeueStrays {
+        fence,
+        keys: keys.iter().map(|key| CallKey(Uuid::from_u128(*key))).collect(),
+        tokens: tokens.iter().map(|token| Uuid::from_u128(*token)).collect(),
+    };
+    match store.done(Connection::Store, Transaction::Sweep(sweep)) {
+        Verdict::Sweep(back) => back.into_iter().map(|(name, _)| name.to_string()).collect(),
+        other => panic!("contracts, not {other:?}"),
+    }
+}
+
+#[test]
+fn claims_that_their_server_does_not_know_of_go_back_to_the_queue_and_no_others() {
+    let (mut store, fence) = queued(&[("t1", "pay", 1), ("t2", "ship", 2), ("t3", "send", 3)]);
+    assert_eq!(store.claim(fence, 1, vec![want(&["pay"], &[1])]).len(), 1);
+    assert_eq!(store.claim(fence, 2, vec![want(&["ship", "send"], &[2, 3])]).len(), 2);
+    assert_eq!(swept(&mut store, fence, &[1, 2], &[]), Vec::<String>::new());
+    assert_eq!(swept(&mut store, fence, &[1], &[2]), ["send"]);
+    assert_eq!(swept(&mut store, fence, &[2], &[1]), Vec::<String>::new());
+    assert_eq!(ids(&store.claim(fence, 3, vec![want(&["pay", "ship", "send"], &[4, 5])])), [("t3", 4)]);
+    assert_eq!(swept(&mut store, other_fence(), &[], &[]), Vec::<String>::new(), "another server's are not its own");
+    let mut back = swept(&mut store, fence, &[], &[]);
+    back.sort();
+    assert_eq!(back, ["pay", "send", "ship"]);
 }

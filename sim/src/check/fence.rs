@@ -35,7 +35,7 @@ impl FenceCheck {
                 Change::Group { fence, .. } | Change::Claimed { fence, .. } | Change::Defined { fence, .. } => {
                     self.may_write(*fence)?;
                 }
-                Change::HolderCleared { fence } => self.may_write(*fence)?,
+                Change::HolderCleared { fence } | Change::Swept { fence, .. } => self.may_write(*fence)?,
                 Change::Requeued { .. } | Change::WorkerSaved => {}
             }
         }

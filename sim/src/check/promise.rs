@@ -35,9 +35,7 @@ impl PromiseCheck {
         }
         match (&*answer.exchange.request, &answer.response.reply) {
             (Request::Start(start), Reply::Started(started)) => self.on_started(start, started, histories, book, marks),
-            (Request::Start(start), Reply::Error(error)) => {
-                on_start_refused(start, error.code, answer, histories, book, marks)
-            }
+            (Request::Start(start), Reply::Error(error)) => on_start_refused(start, error.code, histories, book, marks),
             (Request::Cancel { execution, .. }, Reply::Cancelled(_)) => {
                 let asked = histories.get(execution).is_some_and(|t| t.cancel_requested() || t.ended.is_some());
                 ensure!(asked, CHECK, "the cancel of {execution} is acknowledged and not recorded");
@@ -50,13 +48,13 @@ impl PromiseCheck {
             }
             (Request::Report { results, .. }, Reply::Reported(outcomes)) => {
                 let tokens = results.iter().map(|r| &r.token);
-                on_outcomes(tokens, outcomes, histories, marks)
+                on_outcomes(tokens, outcomes, histories, book, marks)
             }
             (Request::Report { results, .. }, Reply::ReportedOne(outcome)) => {
-                on_outcomes(results.iter().map(|r| &r.token), std::slice::from_ref(outcome), histories, marks)
+                on_outcomes(results.iter().map(|r| &r.token), std::slice::from_ref(outcome), histories, book, marks)
             }
             (Request::Poll(poll), Reply::Polled(polled)) => {
-                on_outcomes(poll.results.iter().map(|r| &r.token), &polled.outcomes, histories, marks)
+                on_outcomes(poll.results.iter().map(|r| &r.token), &polled.outcomes, histories, book, marks)
             }
             (Request::Deploy(_), Reply::Deployed(deployed)) => {
                 let there =
@@ -136,7 +134,6 @@ fn mark_error(code: ErrorCode, marks: &mut Coverage) {
 fn on_start_refused(
     start: &Start,
     code: ErrorCode,
-    answer: &Answer<'_>,
     histories: &HistoryCheck,
     book: &mut Book,
     marks: &mut Coverage,
@@ -154,8 +151,10 @@ fn on_start_refused(
             book.refused(start);
         }
         _ => {
-            // Refused: nothing was written by this request. Whether by another one, the end tells.
-            let _ = answer;
+            // Refused: nothing was written by this request. Whether by another one, where there is another, the end tells.
+            if let Some(id) = start.execution_id.as_ref().filter(|id| book.is_sent_once(id)) {
+                ensure!(histories.get(id).is_none(), CHECK, "the only start of {id} was refused, and it is there");
+            }
             book.refused(start);
         }
     }
@@ -166,6 +165,7 @@ fn on_outcomes<'a>(
     tokens: impl ExactSizeIterator<Item = &'a Token>,
     outcomes: &[ResultOutcome],
     histories: &HistoryCheck,
+    book: &Book,
     marks: &mut Coverage,
 ) -> Checked {
     ensure!(tokens.len() == outcomes.len(), CHECK, "{} outcomes of {} results", outcomes.len(), tokens.len());
@@ -183,6 +183,9 @@ fn on_outcomes<'a>(
                 let Some(error) = &outcome.error else {
                     return Err(Violation::safety(CHECK, format!("the result of {token} is refused without a reason")));
                 };
+                if error.code == ErrorCode::StorageError && book.is_reported_once(token) {
+                    ensure!(!recorded, CHECK, "the only report of {token} failed for certain, and it is recorded");
+                }
                 if error.code == ErrorCode::UnknownToken {
                     let handed = histories.get(&token.execution).is_some_and(|t| t.dispatched.contains_key(token));
                     ensure!(!handed, CHECK, "{token} is said to be unknown, and it was handed out");

@@ -26,6 +26,8 @@ pub enum Change {
     Claimed { fence: Fence, key: CallKey, tasks: Vec<ClaimedTask>, repeated: bool },
     /// Claims of other incarnations went back to the queue.
     Requeued { incarnation: Incarnation, tasks: u64 },
+    /// Claims of the writer's own that it did not know of went back to the queue.
+    Swept { fence: Fence, tasks: u64 },
     /// A definition was stored.
     Defined { fence: Fence, definition: DefinitionRow },
     /// A worker's registry row was written.

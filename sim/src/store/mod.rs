@@ -13,7 +13,7 @@ mod append;
 pub mod commit;
 mod read;
 pub(crate) mod tables;
-mod write;
+pub(crate) mod write;
 
 pub(crate) use append::assert_batch;
 pub use commit::{Change, Commit};
@@ -179,6 +179,7 @@ fn run_statement(tables: &mut Tables, clock: ClusterMs, statement: Statement, co
         Statement::ClearHolder(s) => Rows::ClearHolder(write::clear_holder(tables, s, commit)),
         Statement::LockFence(_) => Rows::LockFence(tables.cluster.fence),
         Statement::Append(s) => Rows::Append(append::append(tables, s, commit)),
+        Statement::RequeueStrays(s) => Rows::RequeueStrays(write::requeue_strays(tables, s, commit)),
         Statement::ClaimTasks(s) => Rows::ClaimTasks(write::claim_tasks(tables, s, commit)),
         Statement::PutDefinition(s) => Rows::PutDefinition(write::put_definition(tables, s, commit)),
         Statement::PutWorker(s) => {

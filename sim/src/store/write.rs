@@ -1,11 +1,11 @@
 //! The statements that change something, but for the append.
 
 use super::commit::{Change, Commit};
-use super::tables::{DefinitionEntry, Tables};
-use orbit_core::id::{TaskId, Term};
+use super::tables::{DefinitionEntry, Tables, TaskEntry};
+use orbit_core::id::{ContractVersion, TaskId, TaskName, Term};
 use orbit_core::store::append::{Fence, TaskState};
 use orbit_core::store::statement::{
-    ClaimTasks, ClaimedTask, ClearHolder, PutDefinition, PutResult, PutWorker, RaiseFence, RequeueClaims,
+    ClaimTasks, ClaimedTask, ClearHolder, PutDefinition, PutResult, PutWorker, RaiseFence, RequeueClaims, RequeueStrays,
 };
 use orbit_core::time::ClusterMs;
 
@@ -35,6 +35,34 @@ pub fn requeue_claims(tables: &mut Tables, statement: RequeueClaims, commit: &mu
         commit.changes.push(Change::Requeued { incarnation: statement.incarnation, tasks: moved });
     }
     moved
+}
+
+pub fn requeue_strays(
+    tables: &mut Tables,
+    sweep: RequeueStrays,
+    commit: &mut Commit,
+) -> Vec<(TaskName, ContractVersion)> {
+    let mut back = Vec::new();
+    if tables.cluster.fence != sweep.fence {
+        return back;
+    }
+    for entry in tables.tasks.values_mut() {
+        if is_stray(entry, &sweep) {
+            entry.state = TaskState::Queued;
+            entry.claim = None;
+            back.push((entry.row.task_name.clone(), entry.row.contract_version.clone()));
+        }
+    }
+    if !back.is_empty() {
+        commit.changes.push(Change::Swept { fence: sweep.fence, tasks: back.len() as u64 });
+    }
+    back
+}
+
+/// Whether the writer has claimed this row and does not know.
+pub fn is_stray(entry: &TaskEntry, sweep: &RequeueStrays) -> bool {
+    let (TaskState::Claimed { token }, Some((claimer, key))) = (entry.state, entry.claim) else { return false };
+    claimer == sweep.fence.incarnation && !sweep.keys.contains(&key) && !sweep.tokens.contains(&token)
 }
 
 pub fn clear_holder(tables: &mut Tables, statement: ClearHolder, commit: &mut Commit) -> bool {

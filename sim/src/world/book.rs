@@ -79,6 +79,16 @@ impl Book {
         }
     }
 
+    /// Whether one request alone has asked for this execution.
+    pub fn is_sent_once(&self, id: &ExecutionId) -> bool {
+        self.starts.get(id).is_some_and(|record| record.sent == 1)
+    }
+
+    /// Whether one report alone has brought a result of this delivery.
+    pub fn is_reported_once(&self, token: &Token) -> bool {
+        self.reports.get(token).is_some_and(|reports| reports.len() == 1)
+    }
+
     /// A start was acknowledged.
     pub fn acknowledged(&mut self, start: &Start, id: &ExecutionId) {
         match &start.execution_id {

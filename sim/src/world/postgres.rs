@@ -476,10 +476,15 @@ impl World {
                 let current = self.current(pid, key);
                 let reply = tell(current, error);
                 current.todo.clear();
+                current.got.clear();
                 if current.frame == Frame::Auto {
-                    return self.finish(pid, key, reply);
+                    return match reply {
+                        Some(reply) => self.finish(pid, key, reply),
+                        // An append goes on in halves.
+                        None => self.go_on(pid, key),
+                    };
                 }
-                current.then = Some(reply);
+                current.then = Some(reply.expect("an error ends a transaction of several statements"));
                 current.todo.push_back(Command::Rollback);
                 self.send_next(pid, key);
             }
@@ -509,7 +514,10 @@ impl World {
         let current = lane.current.as_mut().expect("a call is under way");
         let reply = match current.then.take() {
             Some(reply) => reply,
-            None => tell(current, if planted { SqlError { severity: Severity::Error, ..error } } else { error }),
+            None => {
+                let error = if planted { SqlError { severity: Severity::Error, ..error } } else { error };
+                tell(current, error).expect("the end of a connection ends the transaction")
+            }
         };
         if let Some(link) = link {
             self.send_there(link, Message::Gone);
@@ -672,12 +680,12 @@ impl World {
 }
 
 /// The facts of an error, and what `core` makes of them.
-fn tell(current: &mut Current, error: SqlError) -> Reply<Verdict> {
+fn tell(current: &mut Current, error: SqlError) -> Option<Reply<Verdict>> {
     let severity = error.code.map(|_| match error.severity {
         Severity::Error => outcome::Severity::Error,
         Severity::Fatal => outcome::Severity::Fatal,
     });
     let cause = error.code.map_or(Cause::Closed, |code| Cause::SqlState(code.as_str().into()));
     let fact = Fact { phase: current.phase, severity, cause, message: format!("injected: {error}") };
-    current.executor.tell(Err(fact)).expect("an error ends the transaction")
+    current.executor.tell(Err(fact))
 }

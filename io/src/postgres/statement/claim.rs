@@ -3,7 +3,7 @@
 use crate::postgres::statement::column::{self, get};
 use crate::postgres::statement::{Link, Trouble};
 use orbit_core::id::{ContractVersion, TaskName};
-use orbit_core::store::statement::{ClaimTasks, ClaimedTask, RequeueClaims};
+use orbit_core::store::statement::{ClaimTasks, ClaimedTask, RequeueClaims, RequeueStrays};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
@@ -126,4 +126,24 @@ pub fn requeue(link: &mut Link, requeue: &RequeueClaims) -> Result<u64, Trouble>
         &[&requeue.incarnation.0],
     )?;
     rows.first().map_or(Ok(0), |row| column::number(row, 0))
+}
+
+/// Puts back the writer's claims but those of these keys and tokens, and says which contract each row is for. What
+/// others hold is left for the next time.
+pub fn requeue_strays(
+    link: &mut Link,
+    RequeueStrays { fence, keys, tokens }: &RequeueStrays,
+) -> Result<Vec<(TaskName, ContractVersion)>, Trouble> {
+    let keys: Vec<Uuid> = keys.iter().map(|key| key.0).collect();
+    let rows = link.query(
+        "WITH f AS MATERIALIZED (SELECT term, incarnation FROM orbit_cluster WHERE id = 1 FOR SHARE),
+         stray AS MATERIALIZED (SELECT task_id FROM orbit_tasks
+            WHERE state = 'claimed' AND claimed_by = $2 AND claim_key <> ALL ($3) AND token <> ALL ($4)
+                AND EXISTS (SELECT 1 FROM f WHERE term = $1 AND incarnation = $2)
+            ORDER BY task_id FOR UPDATE SKIP LOCKED)
+         UPDATE orbit_tasks SET state = 'queued', token = NULL, claimed_by = NULL, claim_key = NULL
+            WHERE task_id = ANY (ARRAY (SELECT task_id FROM stray)) RETURNING task_name, contract_version",
+        &[&column::int(fence.term.0), &fence.incarnation.0, &keys, tokens],
+    )?;
+    rows.iter().map(|row| Ok((column::text(row, 0)?, column::text(row, 1)?))).collect()
 }

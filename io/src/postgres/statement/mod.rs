@@ -93,6 +93,7 @@ pub fn run(link: &mut Link, statement: &Statement) -> Result<Rows, Trouble> {
         Statement::RaiseFence(s) => Rows::RaiseFence(fence::raise(link, s)?),
         Statement::ClearHolder(s) => Rows::ClearHolder(fence::clear_holder(link, s)?),
         Statement::RequeueClaims(s) => Rows::RequeueClaims(claim::requeue(link, s)?),
+        Statement::RequeueStrays(s) => Rows::RequeueStrays(claim::requeue_strays(link, s)?),
         Statement::ClaimTasks(s) => Rows::ClaimTasks(claim::claim(link, s)?),
         Statement::Append(s) => Rows::Append(append::append(link, s)?),
         Statement::LockFence(_) => Rows::LockFence(fence::lock(link)?),

@@ -2,7 +2,7 @@
 
 use crate::sqlite::statement::{column, fence};
 use orbit_core::id::{ContractVersion, ExecutionId, TaskId, TaskName, UnitKey};
-use orbit_core::store::statement::{ClaimTasks, ClaimedTask, RequeueClaims};
+use orbit_core::store::statement::{ClaimTasks, ClaimedTask, RequeueClaims, RequeueStrays};
 use rusqlite::{Connection, Result, named_params, params};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use uuid::Uuid;
@@ -115,4 +115,29 @@ pub fn requeue(connection: &Connection, requeue: &RequeueClaims) -> Result<u64> 
     )?;
     let changed = statement.execute(named_params! { ":incarnation": requeue.incarnation.0.as_bytes() })?;
     Ok(changed as u64)
+}
+
+/// Puts back the writer's claims but those of these keys and tokens, and says which contract each row is for.
+pub fn requeue_strays(connection: &Connection, sweep: &RequeueStrays) -> Result<Vec<Contract>> {
+    if fence::current(connection)? != sweep.fence {
+        return Ok(Vec::new());
+    }
+    let mut claims = connection.prepare_cached(
+        "SELECT task_id, claim_key, token, task_name, contract_version FROM orbit_tasks
+         WHERE state = 'claimed' AND claimed_by = ? ORDER BY task_id",
+    )?;
+    let mut back = connection.prepare_cached(
+        "UPDATE orbit_tasks SET state = 'queued', token = NULL, claimed_by = NULL, claim_key = NULL WHERE task_id = ?",
+    )?;
+    let mut contracts = Vec::new();
+    let mut rows = claims.query([sweep.fence.incarnation.0.as_bytes()])?;
+    while let Some(row) = rows.next()? {
+        let (key, token) = (column::uuid(row, 1)?, column::uuid(row, 2)?);
+        if sweep.keys.iter().any(|known| known.0 == key) || sweep.tokens.contains(&token) {
+            continue;
+        }
+        back.execute([row.get::<_, String>(0)?])?;
+        contracts.push((column::text(row, 3)?, column::text(row, 4)?));
+    }
+    Ok(contracts)
 }

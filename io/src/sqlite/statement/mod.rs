@@ -24,6 +24,7 @@ pub fn run(connection: &Connection, statement: &Statement) -> rusqlite::Result<R
         Statement::RaiseFence(s) => Rows::RaiseFence(fence::raise(connection, s)?),
         Statement::ClearHolder(s) => Rows::ClearHolder(fence::clear_holder(connection, s)?),
         Statement::RequeueClaims(s) => Rows::RequeueClaims(claim::requeue(connection, s)?),
+        Statement::RequeueStrays(s) => Rows::RequeueStrays(claim::requeue_strays(connection, s)?),
         Statement::ClaimTasks(s) => Rows::ClaimTasks(claim::claim(connection, s)?),
         Statement::Append(s) => Rows::Append(append::append(connection, s)?),
         Statement::LockFence(_) => Rows::LockFence(fence::current(connection)?),

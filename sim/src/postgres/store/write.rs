@@ -8,11 +8,12 @@ use crate::postgres::lock::RowId;
 use crate::postgres::table::Strength;
 use crate::store::Change;
 use crate::store::tables::{DefinitionEntry, TaskEntry};
-use orbit_core::id::TaskId;
+use crate::store::write::is_stray;
+use orbit_core::id::{ContractVersion, TaskId, TaskName};
 use orbit_core::store::append::{Fence, TaskState};
 use orbit_core::store::statement::{
-    ClaimTasks, ClaimedTask, ClearHolder, PutDefinition, PutResult, PutWorker, RaiseFence, RequeueClaims, Rows,
-    Statement,
+    ClaimTasks, ClaimedTask, ClearHolder, PutDefinition, PutResult, PutWorker, RaiseFence, RequeueClaims,
+    RequeueStrays, Rows, Statement,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
@@ -44,6 +45,7 @@ pub fn resume(
         Statement::RaiseFence(s) => raise_fence(orbit, s, work, breath, cx).map(Rows::RaiseFence),
         Statement::RequeueClaims(s) => requeue_claims(s, work, cx).map(Rows::RequeueClaims),
         Statement::ClearHolder(s) => clear_holder(s, work, cx).map(Rows::ClearHolder),
+        Statement::RequeueStrays(s) => requeue_strays(orbit, s, work, cx).map(Rows::RequeueStrays),
         Statement::ClaimTasks(s) => claim(orbit, s, work, breath, cx).map(Rows::ClaimTasks),
         Statement::PutDefinition(s) => put_definition(orbit, s, work, breath, cx).map(Rows::PutDefinition),
         Statement::PutWorker(s) => put_worker(s, work, cx).map(Rows::PutWorker),
@@ -131,6 +133,34 @@ fn requeue_claims(statement: &RequeueClaims, work: &mut Work, cx: &mut Cx<'_>) -
         cx.note(Change::Requeued { incarnation: statement.incarnation, tasks: work.count });
     }
     Ok(work.count)
+}
+
+fn requeue_strays(
+    orbit: &Orbit,
+    sweep: &RequeueStrays,
+    work: &mut Work,
+    cx: &mut Cx<'_>,
+) -> Result<Vec<(TaskName, ContractVersion)>, Stop> {
+    let current = fence(orbit, cx)?;
+    let mut back = Vec::new();
+    if current != sweep.fence && orbit.fence_lock != FenceLock::None {
+        return Ok(back);
+    }
+    let found = work.found.get_or_insert_with(|| tasks(cx)).clone();
+    for found in found.iter().filter(|found| is_stray(found.value.task(), sweep)) {
+        let entry = match cx.lock(found, Strength::Update, Policy::Skip)? {
+            Locked::Same => found.value.task().clone(),
+            Locked::Newer(row) if is_stray(row.task(), sweep) => row.task().clone(),
+            Locked::Newer(_) | Locked::Gone | Locked::Skipped => continue,
+        };
+        free_token(&entry, cx)?;
+        back.push((entry.row.task_name.clone(), entry.row.contract_version.clone()));
+        cx.update(found.row, Row::Task(TaskEntry { state: TaskState::Queued, claim: None, ..entry }))?;
+    }
+    if !back.is_empty() {
+        cx.note(Change::Swept { fence: sweep.fence, tasks: back.len() as u64 });
+    }
+    Ok(back)
 }
 
 fn claim(
