@@ -170,7 +170,7 @@ pub struct RequeueClaims {
 }
 
 /// See [`Statement::RequeueStrays`]: the claims of this writer under other keys and tokens than these. Gives the contract
-/// of each row that went back; nothing where the fence has moved.
+/// of each row that went back, in no order; nothing where the fence has moved.
 ///
 /// A claim that was given up and sent again may still commit, for rows that its repetition passed over as locked, and
 /// under tokens that nobody waits for any more.

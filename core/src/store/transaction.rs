@@ -184,7 +184,11 @@ impl Transaction {
             Transaction::Release(_) => Verdict::Release(*ClearHolder::of(last())),
             Transaction::Append(_) => unreachable!("an append has a course of its own: `sending`"),
             Transaction::Claim(_) => Verdict::Claim(ClaimTasks::of(last()).clone()),
-            Transaction::Sweep(_) => Verdict::Sweep(RequeueStrays::of(last()).clone()),
+            Transaction::Sweep(_) => {
+                let mut back = RequeueStrays::of(last()).clone();
+                back.sort();
+                Verdict::Sweep(back)
+            }
             Transaction::Deploy(_) => Verdict::Deploy(PutDefinition::of(last()).clone()),
             Transaction::Recover => Verdict::Recover(Recovery {
                 definitions: ReadDefinitions::of(&seen[0]).clone(),

@@ -28,7 +28,8 @@ pub struct Book {
     anonymous_sent: u64,
     anonymous_refused: u64,
     anonymous_acknowledged: BTreeSet<ExecutionId>,
-    reports: BTreeMap<Token, Vec<TaskOutcome>>,
+    /// Every outcome that was reported of a delivery, and how often any was.
+    reports: BTreeMap<Token, (Vec<TaskOutcome>, u32)>,
 }
 
 impl Book {
@@ -86,7 +87,7 @@ impl Book {
 
     /// Whether one report alone has brought a result of this delivery.
     pub fn is_reported_once(&self, token: &Token) -> bool {
-        self.reports.get(token).is_some_and(|reports| reports.len() == 1)
+        self.reports.get(token).is_some_and(|(_, times)| *times == 1)
     }
 
     /// A start was acknowledged.
@@ -121,7 +122,8 @@ impl Book {
 
     /// A worker says how a delivery ended.
     pub fn report(&mut self, token: &Token, outcome: &TaskOutcome) {
-        let said = self.reports.entry(token.clone()).or_default();
+        let (said, times) = self.reports.entry(token.clone()).or_default();
+        *times += 1;
         if !said.contains(outcome) {
             said.push(outcome.clone());
         }
@@ -129,6 +131,6 @@ impl Book {
 
     /// What workers said of a delivery.
     pub fn reported(&self, token: &Token) -> &[TaskOutcome] {
-        self.reports.get(token).map_or(&[], Vec::as_slice)
+        self.reports.get(token).map_or(&[], |(said, _)| said)
     }
 }
