@@ -133,7 +133,7 @@ impl DatabasePlan {
         let kind = if d.chance(Ratio::new(1, 2)) { StoreKind::Postgres } else { StoreKind::Sqlite };
         let far = d.chance(Ratio::new(1, 5));
         // Some runs are of statements that last, on connections that do not: what was given up happens all the same.
-        let late = d.chance(Ratio::new(1, 6));
+        let late = d.chance(Ratio::new(1, 4));
         let mut plan = DatabasePlan {
             latency_us: if far { [500, 30_000] } else { [50, 1_500] },
             cut: ratio(&mut d, &[400, 100, 25]),
@@ -160,7 +160,7 @@ impl DatabasePlan {
             (plan.waits_for_replica, plan.replica_us) = (Ratio::new(1, 2), [10_000, 900_000]);
             plan.cut = Ratio::new(1, 8);
             plan.session_killed.chance = Ratio::new(1, 6);
-            plan.restart.chance = Ratio::new(1, 10);
+            plan.restart = Fault { chance: Ratio::new(1, 8), shortest_ms: 800, longest_ms: 3_000 };
         }
         (kind, plan)
     }
