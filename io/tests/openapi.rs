@@ -10,6 +10,7 @@ use orbit_core::api::response::{
     Ready, Registered, Reply, ResultOutcome, Started, WorkerView, Workers, WorkflowItem, WorkflowView, Workflows,
 };
 use orbit_core::api::{ApiError, ErrorCode, Response};
+use orbit_core::definition::{LocatedProblem, Location, Problem};
 use orbit_core::execution::event::{Event, Json, Recorded, ResultKind, TaskError};
 use orbit_core::execution::waiting::{Attempt, Reason, Waiting, WaitingKind};
 use orbit_core::id::{ClusterId, Run, Seq, SessionId, Term, Token};
@@ -343,6 +344,12 @@ fn execution(full: bool) -> ExecutionView {
     }
 }
 
+fn warnings() -> Vec<LocatedProblem> {
+    let problem = Problem { path: "/input/requird".into(), offset: Some(3), message: "no".into(), hint: "yes".into() };
+    let placed = LocatedProblem { problem: problem.clone(), location: Some(Location { line: 3, column: 9 }) };
+    vec![placed, Problem { offset: None, ..problem }.into()]
+}
+
 /// Each reason to wait, with all that it can have and with as little.
 fn waiting() -> Vec<Waiting> {
     let attempt = |full: bool| Attempt {
@@ -466,6 +473,7 @@ fn replies() -> Vec<(Response, &'static [&'static str])> {
             version: "1".into(),
             definition_hash: "sha256:0".into(),
             result: if full { "created" } else { "unchanged" }.into(),
+            warnings: if full { warnings() } else { vec![] },
         };
         let started = Started {
             execution_id: "a".into(),

@@ -231,6 +231,37 @@ async fn a_bad_definition_is_refused_with_the_line_of_each_problem_and_does_not_
 }
 
 #[tokio::test]
+async fn a_slip_in_a_schema_is_warned_of_by_check_and_deploy_and_refuses_nothing() {
+    let stage = Stage::new(&[]).await;
+    let file = stage.file("slip.yaml", &SUM.replace("required:", "requird:"));
+    let warned = |ended: &Ended| {
+        assert_eq!(ended.code, 0, "{ended:?}");
+        let warning = "warning: `requird` is no keyword of JSON Schema: it checks nothing";
+        assert!(ended.stderr.starts_with(warning), "{ended:?}");
+        assert!(
+            ended.stderr.contains("slip.yaml:4:23") && ended.stderr.contains("did you mean `required`?"),
+            "{ended:?}"
+        );
+    };
+    let checked = run(orbit(&["check", file_name(&file)]));
+    warned(&checked);
+    assert!(checked.stdout.contains("Sum 1.0.0 is valid"), "{checked:?}");
+    let deployed = stage.run(&["deploy", file_name(&file), "-o", "json"]);
+    warned(&deployed);
+    let warning = &deployed.json()[0]["warnings"][0];
+    assert_eq!(
+        (&warning["path"], &warning["line"], &warning["column"]),
+        (&json!("/input/requird"), &json!(4), &json!(23))
+    );
+    let wrong =
+        stage.file("wrong.yaml", &SUM.replace("{type: integer}", "{type: strnig}").replace("input.a +", "inptu.a +"));
+    let refused = stage.run(&["deploy", file_name(&wrong)]);
+    for place in ["wrong.yaml:4:58", "wrong.yaml:4:77", "wrong.yaml:6:28"] {
+        assert!(refused.stderr.contains(place), "{place}: {refused:?}");
+    }
+}
+
+#[tokio::test]
 async fn an_execution_is_started_waited_for_and_shown() {
     let stage = Stage::with_workflows().await;
     let input = r#"{"a": 40, "b": 2}"#;

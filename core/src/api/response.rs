@@ -1,6 +1,7 @@
 //! What a server answers. Serialised as they stand, these are the API's bodies.
 
 use crate::api::error::ApiError;
+use crate::definition::LocatedProblem;
 use crate::execution::event::{Json, Labels, Recorded, TaskError};
 use crate::execution::waiting::Waiting;
 use crate::id::{
@@ -82,6 +83,9 @@ pub struct Deployed {
     pub definition_hash: DefinitionHash,
     /// `created` or `unchanged`.
     pub result: String,
+    /// What is allowed, and hardly meant. `io` adds the places.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub warnings: Vec<LocatedProblem>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -2,6 +2,7 @@
 //!
 //! * [`document`]: from a parsed JSON document to a [`Definition`], collecting every [`Problem`] on the way.
 //! * [`expression`]: what stands in `${ … }`, and [`Template`]s made of it.
+//! * `problem`: what is wrong, and where. `keywords`: those of JSON Schema.
 //! * `duration`: `1s`, `10m`, `1h30m`.
 //! * `hash`: the definition's hash over its semantic content.
 //! * `whole`: whole numbers, however they are written.
@@ -10,14 +11,18 @@ pub mod document;
 mod duration;
 pub mod expression;
 mod hash;
+mod keywords;
 mod nearest;
+mod problem;
 mod schema;
 mod whole;
 
-pub use document::Problem;
+pub use document::Checked;
 pub use duration::{format_duration, parse_duration};
 pub use expression::{ExpressionError, Scope, Template};
+pub use keywords::each_schema;
 pub use nearest::nearest;
+pub use problem::{LocatedProblem, Location, Problem};
 pub use schema::{AnySchema, Boundary, SchemaCheck, Violation};
 pub use whole::whole_number;
 

@@ -3,7 +3,7 @@
 //! `core` compiles and applies none: it is handed a [`SchemaCheck`] (`io` has the real one, `sim` a small one), and
 //! records its verdicts in events, so that no replay depends on it (interfaces, "Where code lives").
 
-use super::{Definition, Problem};
+use super::Problem;
 use crate::id::DefinitionHash;
 use serde_json::Value;
 
@@ -53,8 +53,8 @@ impl Violation {
 
 /// Judges values by JSON Schemas. The same question has the same answer.
 pub trait SchemaCheck: Send + Sync {
-    /// Whether `schema` is a schema, and otherwise what is wrong with it.
-    fn compile(&self, schema: &Value) -> Result<(), String>;
+    /// What is wrong with `schema`, with JSON pointers into it; nothing where it is one.
+    fn problems(&self, schema: &Value) -> Vec<Problem>;
 
     /// Whether `value` matches `schema`, which is the one at this boundary of this definition.
     fn check(
@@ -66,29 +66,13 @@ pub trait SchemaCheck: Send + Sync {
     ) -> Result<(), Violation>;
 }
 
-impl Definition {
-    /// What is wrong with the definition's schemas.
-    pub fn schema_problems(&self, schemas: &dyn SchemaCheck) -> Vec<Problem> {
-        let given = [(Boundary::Input, &self.input_schema), (Boundary::Output, &self.output_schema)];
-        let problem = |(boundary, schema): (Boundary, &Option<Value>)| {
-            let message = schemas.compile(schema.as_ref()?).err()?;
-            Some(Problem {
-                path: format!("/{}", boundary.as_str()),
-                message: format!("`{}` is no JSON Schema: {message}", boundary.as_str()),
-                hint: "write a JSON Schema of draft 2020-12".into(),
-            })
-        };
-        given.into_iter().filter_map(problem).collect()
-    }
-}
-
 /// Every schema is one, and every value matches: for tests that are about other things.
 #[derive(Clone, Copy, Debug)]
 pub struct AnySchema;
 
 impl SchemaCheck for AnySchema {
-    fn compile(&self, _: &Value) -> Result<(), String> {
-        Ok(())
+    fn problems(&self, _: &Value) -> Vec<Problem> {
+        Vec::new()
     }
 
     fn check(&self, _: &DefinitionHash, _: Boundary, _: &Value, _: &Value) -> Result<(), Violation> {

@@ -7,7 +7,7 @@ use crate::api::response::{
     Deployed, ExecutionView, Executions, Health, History, Metrics, Ready, Reply, Response, ResultOutcome, WorkflowView,
     Workflows,
 };
-use crate::definition::{Boundary, Definition};
+use crate::definition::{Boundary, Checked, Definition, Problem};
 use crate::execution::event::{DecodeError, Json, Recorded};
 use crate::execution::{State, waiting};
 use crate::id::{CallKey, ExecutionId, Seq, Version, WorkflowName};
@@ -66,6 +66,7 @@ pub(crate) enum Read {
 pub(crate) struct Deploying {
     request: RequestId,
     definition: Arc<Definition>,
+    warnings: Vec<Problem>,
     created_at: ClusterMs,
     /// Memory that it takes meanwhile.
     bytes: u64,
@@ -255,15 +256,9 @@ impl<M: Mutants> Node<M> {
     // ---------------------------------------------------------------------------------------------------- workflows
 
     fn deploy(&mut self, id: RequestId, document: Value) {
-        let definition = match Definition::from_document(&document) {
-            Ok(definition) => match definition.schema_problems(&*self.schemas) {
-                problems if problems.is_empty() => Ok(Arc::new(definition)),
-                problems => Err(problems),
-            },
-            Err(problems) => Err(problems),
-        };
+        let Checked { definition, warnings } = Definition::check(&document, &*self.schemas);
         let definition = match definition {
-            Ok(definition) => definition,
+            Ok(definition) => Arc::new(definition),
             Err(problems) => {
                 let message = match problems.first() {
                     Some(p) if problems.len() == 1 => format!("the definition has a problem: {}", p.message),
@@ -291,12 +286,12 @@ impl<M: Mutants> Node<M> {
         // The document twice, and what was made of it.
         let bytes = 3 * memory_of(&definition.document);
         self.asked_bytes += bytes;
-        let deploying = Deploying { request: id, definition, created_at, bytes };
+        let deploying = Deploying { request: id, definition, warnings, created_at, bytes };
         self.send(Connection::Requests, Transaction::Deploy(Box::new(put)), Purpose::Deploy(deploying));
     }
 
     pub(super) fn on_deploy(&mut self, deploying: Deploying, outcome: Result<Verdict, Failure>) {
-        let Deploying { request, definition, created_at, bytes } = deploying;
+        let Deploying { request, definition, warnings, created_at, bytes } = deploying;
         self.asked_bytes -= bytes;
         let put = match outcome {
             Ok(Verdict::Deploy(put)) => put,
@@ -310,6 +305,7 @@ impl<M: Mutants> Node<M> {
                 version: version.clone(),
                 definition_hash: definition.hash.clone(),
                 result: result.into(),
+                warnings: warnings.iter().cloned().map(Into::into).collect(),
             })
         };
         match put {

@@ -3,7 +3,7 @@
 use crate::bench::{Bench, code};
 use orbit_core::api::request::Request;
 use orbit_core::api::response::Reply;
-use orbit_core::definition::{Boundary, SchemaCheck, Violation};
+use orbit_core::definition::{Boundary, Problem, SchemaCheck, Violation};
 use orbit_core::id::{DefinitionHash, Incarnation};
 use orbit_core::node::{Input, LogEvent};
 use orbit_core::store::statement::Holder;
@@ -124,8 +124,9 @@ fn what_is_asked_before_a_server_serves_is_refused_and_health_is_not() {
 struct Constants;
 
 impl SchemaCheck for Constants {
-    fn compile(&self, schema: &Value) -> Result<(), String> {
-        if schema.get("const").is_some() { Ok(()) } else { Err("no `const`".into()) }
+    fn problems(&self, schema: &Value) -> Vec<Problem> {
+        let missing = Problem { path: "".into(), offset: None, message: "no `const`".into(), hint: "add it".into() };
+        if schema.get("const").is_some() { vec![] } else { vec![missing] }
     }
 
     fn check(&self, _: &DefinitionHash, _: Boundary, schema: &Value, value: &Value) -> Result<(), Violation> {

@@ -1,7 +1,7 @@
 //! JSON by `serde_json`, and a second walk over the text for what that crate lets pass: duplicate keys, whole numbers
 //! that it rounds, and places.
 
-use super::{Document, Location, Parts, Spot, SyntaxError, too_deep, too_large};
+use super::{Document, Location, Parts, Spot, SyntaxError, Written, too_deep, too_large};
 use orbit_core::definition::MAX_DEPTH;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -100,11 +100,15 @@ impl<'t> Walk<'t> {
         if depth == MAX_DEPTH && matches!(self.peek(), Some(b'{' | b'[')) {
             return Err(too_deep(Some(here)));
         }
+        let mut text = None;
         let parts = match self.peek() {
             Some(b'{') => self.object(depth)?,
             Some(b'[') => self.list(depth)?,
             Some(b'"') => {
-                self.quoted();
+                let start = self.at;
+                // That it has an expression is seen as it is written: nobody writes `${` with escapes.
+                let quoted = self.quoted().unwrap_or_default();
+                text = Written::new(self.text, start, here, quoted).map(Box::new);
                 Parts::None
             }
             Some(b'-' | b'0'..=b'9') => {
@@ -117,7 +121,7 @@ impl<'t> Walk<'t> {
                 Parts::None
             }
         };
-        Ok(Spot { at, parts })
+        Ok(Spot { at, parts, text })
     }
 
     fn number(&mut self, here: Location) -> Result<(), SyntaxError> {

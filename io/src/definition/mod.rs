@@ -1,26 +1,27 @@
 //! Definitions as text: YAML or JSON to a value, and back from a problem to the line that it is about.
 //!
-//! What a document means is `orbit_core`'s ([`Definition::from_document`]). Here is what a text can get wrong before
+//! What a document means is `orbit_core`'s ([`Definition::check`]). Here is what a text can get wrong before
 //! it has a meaning (syntax, duplicate keys, keys that are no texts, numbers that JSON does not have or that would be
 //! rounded, too deep nesting), and the places of everything in it.
 
 mod json;
 mod report;
 mod schema;
+mod written;
 mod yaml;
 
 #[cfg(test)]
 mod tests;
 
-pub use report::{CheckError, LocatedProblem};
+pub use orbit_core::definition::{LocatedProblem, Location};
+pub use report::{CheckError, render_warnings};
 pub use schema::Schemas;
 
-use orbit_core::definition::{Definition, MAX_DEPTH};
-use serde::{Deserialize, Serialize};
+use orbit_core::definition::{self, Definition, MAX_DEPTH, Problem};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::Path;
+use written::Written;
 
 /// The JSON Schema of definitions (`orbit-def/1`), for editors and other programs. Whatever [`check`] accepts matches
 /// it; what no schema can see (names of steps that do not exist, circles, expressions) is for [`check`] alone.
@@ -40,19 +41,6 @@ impl Format {
             Some(extension) if extension.eq_ignore_ascii_case("json") => Format::Json,
             _ => Format::Yaml,
         }
-    }
-}
-
-/// A place in a text. Both numbers count from 1; columns are characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Location {
-    pub line: usize,
-    pub column: usize,
-}
-
-impl fmt::Display for Location {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}, column {}", self.line, self.column)
     }
 }
 
@@ -79,6 +67,8 @@ struct Spot {
     /// The value's key, or the value itself where it has none.
     at: Option<Location>,
     parts: Parts,
+    /// A text with expressions in it, as it is written.
+    text: Option<Box<Written>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -93,10 +83,23 @@ impl Document {
     /// Where the value at a JSON pointer is: its key in an object, its beginning in a list. Of a pointer that leads
     /// nowhere, the place of the last part that is there. None where the pointer is none.
     pub fn locate(&self, pointer: &str) -> Option<Location> {
+        self.find(pointer)?.0
+    }
+
+    /// The same; of a text with expressions that is written on one line, where the character is before which `offset`
+    /// others stand in it.
+    pub fn locate_in(&self, pointer: &str, offset: Option<usize>) -> Option<Location> {
+        let (found, spot) = self.find(pointer)?;
+        let text = spot.and_then(|spot| spot.text.as_ref());
+        offset.and_then(|offset| Some(text?.locate(offset))).or(found)
+    }
+
+    /// The place for a pointer, and the spot itself if it is there.
+    fn find(&self, pointer: &str) -> Option<(Option<Location>, Option<&Spot>)> {
         let mut spot = &self.places;
         let mut found = spot.at;
         if pointer.is_empty() {
-            return found;
+            return Some((found, Some(spot)));
         }
         for part in pointer.strip_prefix('/')?.split('/') {
             let part = part.replace("~1", "/").replace("~0", "~");
@@ -105,11 +108,20 @@ impl Document {
                 Parts::Items(items) => part.parse::<usize>().ok().and_then(|index| items.get(index)),
                 Parts::Fields(fields) => fields.get(&part),
             };
-            let Some(next) = next else { break };
+            let Some(next) = next else { return Some((found, None)) };
             spot = next;
             found = spot.at.or(found);
         }
-        found
+        Some((found, Some(spot)))
+    }
+
+    /// Problems with their places, as they come in the text.
+    fn locate_all(&self, problems: Vec<Problem>) -> Vec<LocatedProblem> {
+        let locate =
+            |problem: Problem| LocatedProblem { location: self.locate_in(&problem.path, problem.offset), problem };
+        let mut located: Vec<_> = problems.into_iter().map(locate).collect();
+        located.sort_by_key(|problem| problem.location);
+        located
     }
 }
 
@@ -121,23 +133,29 @@ pub fn parse(text: &str, format: Format) -> Result<Document, SyntaxError> {
     }
 }
 
-/// Reads and checks a definition: what `orbit check` and deploying do first.
+/// What a check of a text found.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// The definition, or why it is none.
+    pub definition: Result<Definition, CheckError>,
+    /// What is allowed, and hardly meant.
+    pub warnings: Vec<LocatedProblem>,
+}
+
+/// The definition of a text, if it has no problem.
 pub fn check(text: &str, format: Format) -> Result<Definition, CheckError> {
-    let document = parse(text, format).map_err(CheckError::Syntax)?;
-    let checked = Definition::from_document(&document.value).and_then(|definition| {
-        let problems = definition.schema_problems(&Schemas::new());
-        if problems.is_empty() { Ok(definition) } else { Err(problems) }
-    });
-    checked.map_err(|problems| {
-        let locate = |problem: orbit_core::definition::Problem| LocatedProblem {
-            location: document.locate(&problem.path),
-            problem,
-        };
-        let mut located: Vec<_> = problems.into_iter().map(locate).collect();
-        // As they come in the text.
-        located.sort_by_key(|problem| problem.location);
-        CheckError::Problems(located)
-    })
+    examine(text, format).definition
+}
+
+/// Reads and checks a definition, and tells what is hardly meant: what `orbit check` and deploying do first.
+pub fn examine(text: &str, format: Format) -> Checked {
+    let document = match parse(text, format) {
+        Ok(document) => document,
+        Err(error) => return Checked { definition: Err(CheckError::Syntax(error)), warnings: Vec::new() },
+    };
+    let definition::Checked { definition, warnings } = Definition::check(&document.value, &Schemas::new());
+    let definition = definition.map_err(|problems| CheckError::Problems(document.locate_all(problems)));
+    Checked { definition, warnings: document.locate_all(warnings) }
 }
 
 /// What is said of a document that nests too deep.

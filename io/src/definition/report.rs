@@ -1,21 +1,10 @@
 //! What is wrong with a text, for people: the line, a mark under the place, and what would be right.
 
-use super::{Location, SyntaxError};
-use orbit_core::definition::Problem;
-use serde::{Deserialize, Serialize};
+use super::{LocatedProblem, Location, SyntaxError};
 use std::fmt::Write;
 
 /// Characters of a line that are shown.
 const SHOWN: usize = 160;
-
-/// A problem and where it is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LocatedProblem {
-    #[serde(flatten)]
-    pub problem: Problem,
-    #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
-    pub location: Option<Location>,
-}
 
 /// Why a text is no definition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,10 +31,12 @@ impl CheckError {
         let lines: Vec<&str> = text.lines().collect();
         let mut report = String::new();
         match self {
-            CheckError::Syntax(error) => entry(&mut report, name, &lines, &error.message, "", error.location),
+            CheckError::Syntax(error) => {
+                entry(&mut report, "error", name, &lines, (&error.message, ""), error.location);
+            }
             CheckError::Problems(problems) => {
                 for LocatedProblem { problem, location } in problems {
-                    entry(&mut report, name, &lines, &problem.message, &problem.hint, *location);
+                    entry(&mut report, "error", name, &lines, (&problem.message, &problem.hint), *location);
                 }
             }
         }
@@ -59,10 +50,27 @@ impl CheckError {
     }
 }
 
-/// One error, its line and a mark.
-fn entry(report: &mut String, name: &str, lines: &[&str], message: &str, hint: &str, location: Option<Location>) {
+/// Warnings as a person reads them, each with its line.
+pub fn render_warnings(warnings: &[LocatedProblem], name: &str, text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut report = String::new();
+    for LocatedProblem { problem, location } in warnings {
+        entry(&mut report, "warning", name, &lines, (&problem.message, &problem.hint), *location);
+    }
+    report
+}
+
+/// One error or warning, its line and a mark.
+fn entry(
+    report: &mut String,
+    level: &str,
+    name: &str,
+    lines: &[&str],
+    (message, hint): (&str, &str),
+    location: Option<Location>,
+) {
     let mut write = |line: String| writeln!(report, "{line}").expect("writing to a text does not fail");
-    write(format!("error: {message}"));
+    write(format!("{level}: {message}"));
     let line = location.and_then(|l| Some((l, *lines.get(l.line.checked_sub(1)?)?)));
     match (location, line) {
         (_, Some((location, line))) => {

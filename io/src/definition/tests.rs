@@ -232,10 +232,10 @@ error: a duration needs its unit; 30 has none
   = write `30s` or `30ms`
 
 error: there is no step `chrage` to read from
-  --> order.yaml:12:1
+  --> order.yaml:12:18
    |
 12 | result: ${ steps.chrage.output }
-   | ^^^^^^
+   |                  ^^^^^^^^^^^^^
    = did you mean `charge`?
 
 order.yaml: 3 problems
@@ -284,6 +284,87 @@ fn the_format_follows_the_files_name() {
     assert_eq!(Format::of_file(Path::new("a/b.JSON")), Format::Json);
     assert_eq!(Format::of_file(Path::new("a/b.yml")), Format::Yaml);
     assert_eq!(Format::of_file(Path::new("json")), Format::Yaml);
+}
+
+/// Line and column of each problem.
+fn places(text: &str, format: Format) -> Vec<(usize, usize)> {
+    let Err(CheckError::Problems(problems)) = check(text, format) else { panic!("{text:?} has problems") };
+    problems.iter().filter_map(|p| p.location).map(|place| (place.line, place.column)).collect()
+}
+
+#[test]
+fn a_problem_in_an_expression_is_where_it_shows() {
+    // Whatever is written in place of the input, and the text from which on it is wrong.
+    for (written, wrong) in [
+        ("${ inptu.a }", "inptu"),
+        ("total ${ input.a } of ${ inptu.b }", "inptu"),
+        ("\"ä ${ inptu.a }\"", "inptu"),
+        ("\"q \\\" \\u00e4 \\x41 \\n ${ inptu.a }\"", "inptu"),
+        ("'it''s ${ inptu.a }'", "inptu"),
+        ("'${ input.a | uper }'", "uper"),
+        ("'${ input.a is bigger }'", "bigger"),
+        ("'${ input.a.trim() }'", "trim"),
+        ("'${ execution.idd }'", "idd"),
+        ("'${ steps.nothing.output }'", "nothing"),
+        ("'${ steps[\"nothing\"].output }'", "\"nothing\""),
+        ("'${ steps.late.output.x }'", "late"),
+        ("'${ input.a + }'", "}'"),
+        ("'${ input.a input.b }'", "input.b"),
+        ("'${ [1, 2 }'", "}'"),
+        ("'${ \"open }'", "\"open"),
+        ("'a ${ input.b'", "${ input.b"),
+        ("[\"${ input.a }\", \"${ nope }\"]", "nope"),
+        ("{a: \"${ nope }\"}", "nope"),
+    ] {
+        let text = format!(
+            "name: W\nversion: \"1\"\nsteps:\n  - id: a\n    task: t\n    input: {written}\n  - {{id: late, task: t}}\n"
+        );
+        let line = text.lines().nth(5).expect("the input's line");
+        let byte = line.find(wrong).expect("it is written there");
+        let column = line[..byte].chars().count() + 1;
+        assert_eq!(places(&text, Format::Yaml), [(6, column)], "{line}");
+    }
+    // The value of a block has no column of its own.
+    let block = "name: W\nversion: \"1\"\nsteps:\n  - id: a\n    compute: |\n      ${ nope }\n";
+    assert_eq!(places(block, Format::Yaml), [(5, 5)]);
+    let json = r#"{"name": "W", "version": "1", "steps": [{"id": "a", "compute": "\ud83d\ude00 \" ${ nope }"}]}"#;
+    let column = json.find("nope").expect("it is written there") + 1;
+    assert_eq!(places(json, Format::Json), [(1, column)]);
+}
+
+const SCHEMAS: &str = "\
+name: W
+version: \"1\"
+input:
+  type: object
+  requird: [a]
+  properties:
+    a: {type: strnig}
+    b: {minimum: low}
+output: {$ref: \"#/$defs/b\", $defs: {a: {}}}
+steps:
+  - id: one
+    compute: ${ nope }
+";
+
+#[test]
+fn problems_of_schemas_are_told_at_their_keywords_beside_all_others_and_slips_are_warned_of() {
+    assert_eq!(places(SCHEMAS, Format::Yaml), [(7, 9), (8, 9), (9, 10), (12, 17)]);
+    let warnings = examine(SCHEMAS, Format::Yaml).warnings;
+    let expected = "\
+warning: `requird` is no keyword of JSON Schema: it checks nothing
+ --> w.yaml:5:3
+  |
+5 |   requird: [a]
+  |   ^^^^^^^
+  = did you mean `required`?
+
+";
+    assert_eq!(render_warnings(&warnings, "w.yaml", SCHEMAS), expected);
+    let right = "name: W\nversion: \"1\"\ninput: {requird: [a]}\nsteps: [{id: one, compute: 1}]\n";
+    let checked = examine(right, Format::Yaml);
+    assert!(checked.definition.is_ok(), "a warning refuses nothing");
+    assert_eq!(checked.warnings.len(), 1);
 }
 
 fn any_json() -> impl Strategy<Value = Value> {

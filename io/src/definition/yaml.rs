@@ -2,7 +2,7 @@
 //!
 //! Only what JSON has comes out. Spellings that YAML versions read differently (`yes`, `0755`, `1_000`) are texts.
 
-use super::{Document, Location, Parts, Spot, SyntaxError, too_deep, too_large};
+use super::{Document, Location, Parts, Spot, SyntaxError, Written, too_deep, too_large};
 use orbit_core::definition::MAX_DEPTH;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
@@ -143,10 +143,14 @@ impl Reader<'_> {
         if depth == MAX_DEPTH && matches!(node.value, Node::List(_) | Node::Object(_)) {
             return Err(too_deep(here));
         }
+        let mut written = None;
         let (value, parts) = match node.value {
             Node::Null => (Value::Null, Parts::None),
             Node::Bool(value) => (Value::Bool(value), Parts::None),
-            Node::Text(text) => (Value::String(text), Parts::None),
+            Node::Text(text) => {
+                written = self.written(node.defined, &text);
+                (Value::String(text), Parts::None)
+            }
             Node::Number(number) => {
                 if let Some(written) = self.rounded(&number, node.defined) {
                     return Err(too_large(here, written));
@@ -174,7 +178,13 @@ impl Reader<'_> {
                 (Value::Object(values), Parts::Fields(spots))
             }
         };
-        Ok((value, Spot { at, parts }))
+        Ok((value, Spot { at, parts, text: written }))
+    }
+
+    /// A text with expressions, as it is written where it is defined.
+    fn written(&self, at: serde_saphyr::Location, value: &str) -> Option<Box<Written>> {
+        let start = usize::try_from(at.span().byte_offset()?).ok()?;
+        Written::new(self.text, start, location(at)?, value).map(Box::new)
     }
 
     /// The number as written, if it is whole and was read as one with a fraction: it does not fit, and was rounded.

@@ -75,16 +75,25 @@ pub fn insert_refused(reply: &mut Reply, refused: Vec<(usize, ResultOutcome)>) {
     }
 }
 
-/// Adds line and column to the problems of a definition, which name their places by JSON pointers.
+/// Adds line and column to the problems and warnings of a definition, which name their places by JSON pointers.
 pub fn insert_places(reply: &mut Reply, document: &Document) {
-    let Reply::Error(error) = reply else { return };
-    let Some(Value::Array(problems)) = error.details.get_mut("problems") else { return };
-    for problem in problems {
-        let Some(place) = problem.get("path").and_then(Value::as_str).and_then(|path| document.locate(path)) else {
-            continue;
-        };
-        problem["line"] = place.line.into();
-        problem["column"] = place.column.into();
+    match reply {
+        Reply::Deployed(deployed) => {
+            for warning in &mut deployed.warnings {
+                warning.location = document.locate_in(&warning.problem.path, warning.problem.offset);
+            }
+        }
+        Reply::Error(error) => {
+            let Some(Value::Array(problems)) = error.details.get_mut("problems") else { return };
+            for problem in problems {
+                let offset = problem.get("offset").and_then(Value::as_u64).and_then(|at| usize::try_from(at).ok());
+                let path = problem.get("path").and_then(Value::as_str);
+                let Some(place) = path.and_then(|path| document.locate_in(path, offset)) else { continue };
+                problem["line"] = place.line.into();
+                problem["column"] = place.column.into();
+            }
+        }
+        _ => {}
     }
 }
 
@@ -150,7 +159,8 @@ impl OutcomeText<'_> {
 mod tests {
     use super::*;
     use orbit_core::api::ErrorCode;
-    use orbit_core::api::response::{Cancels, Executions};
+    use orbit_core::api::response::{Cancels, Deployed, Executions};
+    use orbit_core::definition::Problem;
     use serde_json::json;
 
     fn rendered(response: impl Into<Response>) -> (Rendered, Value) {
@@ -237,6 +247,24 @@ mod tests {
         assert_eq!(problems[0]["message"], "no");
         assert_eq!(problems[1]["line"], 1);
         assert_eq!(problems[2], 7);
+        let text = "name: W\nresult: a ${ nope }\n";
+        let document = crate::definition::parse(text, crate::definition::Format::Yaml).unwrap();
+        let problem = Problem { path: "/result".into(), offset: Some(5), message: "no".into(), hint: "".into() };
+        let error = ApiError::new(ErrorCode::DefinitionInvalid, "no");
+        let mut reply = Reply::Error(error.with("problems", json!([problem])));
+        insert_places(&mut reply, &document);
+        let Reply::Error(error) = reply else { panic!("it stays an error") };
+        assert_eq!(error.details["problems"][0]["column"], 14);
+        let mut reply = Reply::Deployed(Deployed {
+            name: "W".into(),
+            version: "1".into(),
+            definition_hash: "sha256:0".into(),
+            result: "created".into(),
+            warnings: vec![problem.into()],
+        });
+        insert_places(&mut reply, &document);
+        let (_, body) = rendered(Response::ok(reply));
+        assert_eq!((&body["warnings"][0]["line"], &body["warnings"][0]["column"]), (&json!(2), &json!(14)));
     }
 
     #[test]

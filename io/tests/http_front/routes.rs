@@ -92,6 +92,7 @@ fn about_workflows() -> Vec<Exchange> {
         version: item.version.clone(),
         definition_hash: item.definition_hash.clone(),
         result: "created".into(),
+        warnings: vec![],
     };
     let mut shown = item_json.clone();
     shown["definition"] = definition();

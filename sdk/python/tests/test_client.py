@@ -174,6 +174,23 @@ class Clients(unittest.TestCase):
         second.answer(200, {"executions": [EXECUTION], "next_cursor": "0.e"})
         self.assertEqual(len(came.get(timeout=PATIENCE)), 501)
 
+    def test_an_execution_says_what_it_waits_for_and_why_it_was_cancelled(self) -> None:
+        fake = self.fake()
+        client = self.client(fake.url)
+        error = {"code": "DECLINED", "message": "no", "retryable": True}
+        step = {"step_id": "charge", "kind": "task", "since_ms": 5, "reason": "retry", "task_name": "t", "attempt": 2}
+        step.update({"contract_version": "1", "max_attempts": 5, "until_ms": 9, "last_error": error, "novel": 1})
+        came = self.asked(lambda: client.get("e"))
+        fake.expect("/v1/executions/e").answer(200, {**EXECUTION, "waiting": [step]})
+        (waiting,) = came.get(timeout=PATIENCE).waiting
+        self.assertEqual((waiting.step_id, waiting.reason, waiting.attempt, waiting.until_ms), ("charge", "retry", 2, 9))
+        assert waiting.last_error is not None
+        self.assertEqual(waiting.last_error.code, "DECLINED")
+        came = self.asked(lambda: client.get("e"))
+        fake.expect("/v1/executions/e").answer(200, {**EXECUTION, "status": "cancelled", "cancel_reason": "enough"})
+        ended = came.get(timeout=PATIENCE)
+        self.assertEqual((ended.cancel_reason, list(ended.waiting)), ("enough", []))
+
     def test_an_input_that_json_cannot_say_is_refused_before_anything_is_sent(self) -> None:
         client = self.client("http://127.0.0.1:1")
         with self.assertRaisesRegex(NotJson, r"input\.rate is inf, which JSON cannot say"):
@@ -190,6 +207,11 @@ class Clients(unittest.TestCase):
             self.assertEqual(exchange.headers["content-type"], f"application/{kind}")
             exchange.answer(201, deployed)
             self.assertEqual(came.get(timeout=PATIENCE).result, "created")
+        slip = {"path": "/input/requird", "message": "m", "hint": "h", "line": 3, "column": 9}
+        came = self.asked(lambda: client.deploy(yaml))
+        fake.expect("/v1/workflows").answer(201, {**deployed, "warnings": [slip]})
+        warning = came.get(timeout=PATIENCE).warnings[0]
+        self.assertEqual((warning.path, warning.hint, warning.line, warning.column), ("/input/requird", "h", 3, 9))
 
     def test_https_checks_who_answers(self) -> None:
         fake = self.fake(tls=True)

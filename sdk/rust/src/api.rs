@@ -81,6 +81,25 @@ pub struct Deployed {
     pub definition_hash: String,
     /// `created`, or `unchanged` where the same content stood there already.
     pub result: String,
+    /// What is allowed, and hardly meant.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Problem>,
+}
+
+/// Something that is wrong, or hardly meant, in a definition.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Problem {
+    /// A JSON pointer to the place, such as `/steps/2/after/0`.
+    pub path: String,
+    pub message: String,
+    /// What would be right.
+    #[serde(default)]
+    pub hint: String,
+    /// The place in the text that was sent, both counted from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column: Option<u64>,
 }
 
 /// One deployed version of a workflow.

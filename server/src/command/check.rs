@@ -4,6 +4,7 @@ use super::document::Document;
 use crate::cli::CheckArgs;
 use crate::failure::{Exit, Failure};
 use crate::output;
+use orbit_io::definition::Checked;
 use std::io::Write;
 
 /// Checks each file, and reports every problem of all of them.
@@ -11,7 +12,9 @@ pub fn run(arguments: &CheckArgs) -> Result<(), Failure> {
     let mut bad = 0;
     for file in &arguments.files {
         let document = Document::read(file)?;
-        match document.check() {
+        let Checked { definition, warnings } = document.check();
+        document.warn(&warnings);
+        match definition {
             Ok(definition) => output::print(&format!(
                 "{}: {} {} is valid ({}, {})\n",
                 document.name,

@@ -15,7 +15,7 @@ pub async fn run(arguments: DeployArgs) -> Result<(), Failure> {
         let result = match Document::read(file) {
             Ok(document) => {
                 let deployed = client.deploy(&document.text, document.format).await;
-                deployed.map_err(|error| document.refused(error))
+                deployed.inspect(|answer| document.deployed(answer)).map_err(|error| document.refused(error))
             }
             Err(failure) => Err(failure),
         };

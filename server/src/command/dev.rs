@@ -32,6 +32,7 @@ pub async fn run(arguments: DevArgs) -> Result<(), Failure> {
         for document in documents {
             let deployed = client.deploy(&document.text, document.format).await;
             let deployed = deployed.map_err(|error| document.refused(error))?;
+            document.deployed(&deployed);
             output::print(&format!("deployed {} {}\n", deployed.name, deployed.version))?;
         }
         Ok(())

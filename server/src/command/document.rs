@@ -1,10 +1,9 @@
 //! A definition on its way from a file to a server.
 
 use crate::failure::Failure;
-use orbit_core::definition::Definition;
-use orbit_io::definition::{self, CheckError};
-use orbit_sdk::Format;
-use std::io::Read;
+use orbit_io::definition::{self, CheckError, Checked, LocatedProblem};
+use orbit_sdk::{Deployed, Format};
+use std::io::{Read, Write};
 use std::path::Path;
 
 /// The text of a definition, as it was read.
@@ -34,9 +33,23 @@ impl Document {
         Ok(Document { name: file.display().to_string(), text, format })
     }
 
-    /// The definition, if it has no problem.
-    pub fn check(&self) -> Result<Definition, CheckError> {
-        definition::check(&self.text, self.io_format())
+    /// The definition, or its problems; and what is hardly meant.
+    pub fn check(&self) -> Checked {
+        definition::examine(&self.text, self.io_format())
+    }
+
+    /// Tells what is hardly meant on stderr, with its places.
+    pub fn warn(&self, warnings: &[LocatedProblem]) {
+        let report = definition::render_warnings(warnings, &self.name, &self.text);
+        // Nobody reads stderr: there is nobody to tell that to either.
+        let _ = std::io::stderr().write_all(report.as_bytes());
+    }
+
+    /// The server has taken the document, and warned. This Orbit finds the same, unless they are of different versions.
+    pub fn deployed(&self, answer: &Deployed) {
+        if !answer.warnings.is_empty() {
+            self.warn(&self.check().warnings);
+        }
     }
 
     /// A server's refusal of this document, with the places of the problems where they can be found here.
@@ -47,7 +60,7 @@ impl Document {
             return failure;
         }
         // This Orbit finds the same problems as the server, unless they are of different versions.
-        match self.check() {
+        match self.check().definition {
             Ok(_) => failure,
             Err(found) => Failure { lines: self.report(&found), hint: None, ..failure },
         }

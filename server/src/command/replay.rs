@@ -56,7 +56,7 @@ fn definition_in(file: &Path) -> Result<Definition, Failure> {
     {
         return checked(definition, &document.name);
     }
-    document.check().map_err(|found| {
+    document.check().definition.map_err(|found| {
         let mut failure = Failure::usage(format!("{} is no valid definition", document.name));
         failure.lines = document.report(&found);
         failure

@@ -3,6 +3,7 @@
 use super::{Problems, join};
 use crate::definition::Template;
 use crate::definition::nearest::did_you_mean;
+use crate::definition::problem::Spot;
 use crate::id::StepId;
 use std::collections::BTreeSet;
 
@@ -19,8 +20,8 @@ pub(super) struct Place {
     pub after: Vec<(StepId, usize)>,
     /// It may wait for more: a problem with that was told already.
     pub unsure: bool,
-    /// The positions of the steps that it reads, each with the path of an expression that does.
-    pub reads: Vec<(String, usize)>,
+    /// The positions of the steps that it reads, each with the place of an expression that does.
+    pub reads: Vec<(Spot, usize)>,
 }
 
 impl Place {
@@ -35,7 +36,7 @@ pub(super) fn check(places: &[Place], result: Option<&Template>, problems: &mut 
     for (id, place) in result.into_iter().flat_map(Template::places) {
         if !known.contains(id.as_str()) {
             let all = || format!("the steps are {}", known.iter().take(20).copied().collect::<Vec<_>>().join(", "));
-            problems.add(format!("/result{place}"), format!("there is no step `{id}` to read from"), || {
+            problems.add(place.under("/result"), format!("there is no step `{id}` to read from"), || {
                 did_you_mean(id.as_str(), known.iter().copied(), all)
             });
         }
@@ -148,20 +149,20 @@ fn check_reads(places: &[Place], order: &[usize], problems: &mut Problems) {
         before[*index] = steps;
     }
     for (index, place) in places.iter().enumerate().filter(|(index, _)| !unsure[*index]) {
-        for (path, read) in place.reads.iter().filter(|(_, read)| !before[index].has(*read)) {
+        for (spot, read) in place.reads.iter().filter(|(_, read)| !before[index].has(*read)) {
             let (name, other) = (place.name(), places[*read].name());
             if *read == index {
                 problems.add(
-                    path.clone(),
+                    spot.clone(),
                     format!("step `{name}` reads its own output, which is not there yet"),
                     || "read the output of an earlier step".into(),
                 );
             } else if before[*read].has(index) {
                 let message = format!("step `{name}` reads the output of `{other}`, which runs after it");
-                problems.add(path.clone(), message, || format!("let `{other}` run first, or read something else"));
+                problems.add(spot.clone(), message, || format!("let `{other}` run first, or read something else"));
             } else {
                 let message = format!("step `{name}` reads the output of `{other}`, but does not wait for it");
-                problems.add(path.clone(), message, || {
+                problems.add(spot.clone(), message, || {
                     let mut after: Vec<&str> = place.explicit.iter().flatten().map(StepId::as_str).collect();
                     after.push(other);
                     format!("write `after: [{}]` in step `{name}`", after.join(", "))

@@ -14,14 +14,15 @@ mod tests;
 pub use fields::{MAX_NAME_BYTES, MAX_STEP_ID_BYTES, MAX_VERSION_BYTES};
 pub use steps::MAX_ATTEMPTS;
 
-use super::expression::push_pointer;
+use super::expression::{Located, push_pointer};
 use super::hash::hash;
+use super::keywords::unknown_keywords;
+use super::problem::{Problem, Spot};
+use super::schema::{AnySchema, SchemaCheck};
 use super::{Definition, MAX_DEPTH, Template};
 use crate::id::{DefinitionHash, Version, WorkflowName};
 use fields::{Fields, NAME, VERSION};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::fmt;
 
 /// Steps of one definition.
 pub const MAX_STEPS: usize = 10_000;
@@ -33,41 +34,21 @@ pub(super) const FIELDS: &[&str] = &["name", "version", "description", "input", 
 /// Fields of a definition in later versions of Orbit.
 const LATER_FIELDS: &[&str] = &["timeout", "signals", "queries", "on"];
 
-/// Something wrong in a definition, and what would be right.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Problem {
-    /// A JSON pointer to the place, such as `/steps/2/after/0`; `io` finds the line.
-    pub path: String,
-    /// What is wrong.
-    pub message: String,
-    /// What would be right.
-    pub hint: String,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = if self.path.is_empty() { "the document" } else { &self.path };
-        write!(f, "{place}: {}", self.message)?;
-        if !self.hint.is_empty() {
-            write!(f, " ({})", self.hint)?;
-        }
-        Ok(())
-    }
-}
-
 /// Problems as they are found. Past [`MAX_PROBLEMS`] they are only counted.
 #[derive(Debug, Default)]
 struct Problems {
     found: Vec<Problem>,
     more: usize,
+    warnings: Vec<Problem>,
 }
 
 impl Problems {
     /// Tells a problem. What is right is asked for only while it is still told: it may take a search for the nearest
     /// name.
-    fn add(&mut self, path: impl Into<String>, message: impl Into<String>, hint: impl FnOnce() -> String) {
+    fn add(&mut self, spot: impl Into<Spot>, message: impl Into<String>, hint: impl FnOnce() -> String) {
         if self.found.len() < MAX_PROBLEMS {
-            self.found.push(Problem { path: path.into(), message: message.into(), hint: hint() });
+            let Spot { path, offset } = spot.into();
+            self.found.push(Problem { path, offset, message: message.into(), hint: hint() });
         } else {
             self.more += 1;
         }
@@ -80,33 +61,50 @@ impl Problems {
     fn into_list(mut self) -> Vec<Problem> {
         if self.more > 0 {
             let message = format!("there are {} more problems", self.more);
-            self.found.push(Problem { path: String::new(), message, hint: "correct these first".into() });
+            self.found.push(Problem { path: String::new(), offset: None, message, hint: "correct these first".into() });
         }
         self.found
     }
 }
 
 /// A pointer to a part of what `pointer` points at.
-fn join(pointer: &str, part: &str) -> String {
+pub(super) fn join(pointer: &str, part: &str) -> String {
     let mut joined = pointer.to_owned();
     push_pointer(&mut joined, part);
     joined
 }
 
 impl Definition {
-    /// Checks a parsed document. Every problem is reported, not just the first.
+    /// Reads a document whose schemas were checked when it was deployed.
     pub fn from_document(document: &Value) -> Result<Definition, Vec<Problem>> {
+        Definition::check(document, &AnySchema).definition
+    }
+
+    /// Checks a parsed document. Every problem is reported, not just the first.
+    pub fn check(document: &Value, schemas: &dyn SchemaCheck) -> Checked {
         let mut problems = Problems::default();
-        let definition = read(document, &mut problems);
-        match definition {
+        let definition = read(document, schemas, &mut problems);
+        let mut warnings = std::mem::take(&mut problems.warnings);
+        warnings.truncate(MAX_PROBLEMS);
+        let definition = match definition {
             Some(definition) if problems.none() => Ok(definition),
             _ => Err(problems.into_list()),
-        }
+        };
+        Checked { definition, warnings }
     }
 }
 
+/// What a check of a document found.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// The definition, or its problems.
+    pub definition: Result<Definition, Vec<Problem>>,
+    /// What is allowed, and hardly meant.
+    pub warnings: Vec<Problem>,
+}
+
 /// Reads what can be read. The definition is complete if no problem was found.
-fn read(document: &Value, problems: &mut Problems) -> Option<Definition> {
+fn read(document: &Value, schemas: &dyn SchemaCheck, problems: &mut Problems) -> Option<Definition> {
     if deeper_than(document, MAX_DEPTH) {
         problems.add("", format!("the document has more than {MAX_DEPTH} lists and objects within each other"), || {
             "pass what is nested so deep as a text".into()
@@ -121,8 +119,8 @@ fn read(document: &Value, problems: &mut Problems) -> Option<Definition> {
     let version = fields.required("version", "the version of this definition", problems);
     let version = version.and_then(|(path, value)| VERSION.read(path, value, problems));
     let description = fields.get("description").and_then(|(path, value)| fields::text(path, value, problems));
-    let input_schema = fields.get("input").and_then(|(path, value)| schema(path, value, problems));
-    let output_schema = fields.get("output").and_then(|(path, value)| schema(path, value, problems));
+    let input_schema = fields.get("input").and_then(|(path, value)| schema(path, value, schemas, problems));
+    let output_schema = fields.get("output").and_then(|(path, value)| schema(path, value, schemas, problems));
     let result = fields.get("result").and_then(|(path, value)| fields::template(path, value, problems));
     let steps = fields
         .required("steps", "the list of steps", problems)
@@ -144,9 +142,22 @@ fn read(document: &Value, problems: &mut Problems) -> Option<Definition> {
 }
 
 /// A JSON Schema. What stands in it is checked where schemas are compiled (`io`).
-fn schema(path: String, value: &Value, problems: &mut Problems) -> Option<Value> {
+fn schema(path: String, value: &Value, schemas: &dyn SchemaCheck, problems: &mut Problems) -> Option<Value> {
     match value {
-        Value::Object(_) | Value::Bool(_) => Some(value.clone()),
+        Value::Object(_) | Value::Bool(_) => {
+            let field = path.trim_start_matches('/');
+            for problem in schemas.problems(value) {
+                let message = if problem.path.is_empty() {
+                    format!("`{field}` is no JSON Schema: {}", problem.message)
+                } else {
+                    problem.message
+                };
+                problems.add(format!("{path}{}", problem.path), message, || problem.hint);
+            }
+            let warned = |warning: Problem| Problem { path: format!("{path}{}", warning.path), ..warning };
+            problems.warnings.extend(unknown_keywords(value).into_iter().map(warned));
+            Some(value.clone())
+        }
         other => {
             problems.add(path, format!("must be a JSON Schema, not {}", super::expression::kind(other)), || {
                 "write an object, such as `{type: object, required: [order_id]}`".into()
@@ -178,13 +189,13 @@ fn problems_of_template(path: &str, value: &Value, problems: &mut Problems) -> O
     match Template::check(value) {
         Ok(template) => Some(template),
         Err(errors) => {
-            for (place, error) in errors {
+            for Located { spot, error } in errors {
                 // The part after the last `; ` of a message says what would be right.
                 let (message, hint) = match error.message.rsplit_once("; ") {
                     Some((message, hint)) => (message.to_owned(), hint.to_owned()),
                     None => (error.message, String::new()),
                 };
-                problems.add(format!("{path}{place}"), format!("`{}`: {message}", error.source_text), || hint);
+                problems.add(spot.under(path), format!("`{}`: {message}", error.source_text), || hint);
             }
             None
         }

@@ -256,10 +256,10 @@ fn places(drafts: &[Draft], problems: &mut Problems) -> Vec<Place> {
         for (path, template) in &draft.templates {
             for (id, place) in template.places() {
                 match positions.get(id) {
-                    Some(position) => reads.push((format!("{path}{place}"), *position)),
+                    Some(position) => reads.push((place.under(path), *position)),
                     None => {
                         let hint = || did_you_mean(id.as_str(), names(), all);
-                        problems.add(format!("{path}{place}"), format!("there is no step `{id}` to read from"), hint);
+                        problems.add(place.under(path), format!("there is no step `{id}` to read from"), hint);
                     }
                 }
             }

@@ -92,6 +92,13 @@ pub(super) fn compile(source: String) -> Result<Program, String> {
     Ok(Program(source))
 }
 
+/// Whether some expression begins so.
+pub(super) fn may_go_on(source: &str) -> bool {
+    let end_is_missing =
+        |error: minijinja::Error| error.detail().is_some_and(|detail| detail.starts_with("unexpected end of input"));
+    machinery::parse_expr(source).map_or_else(end_is_missing, |_| true)
+}
+
 /// The engine's instructions, with what [`filters`] needs put in: what is compared is weighed first, and `*` is a
 /// filter.
 fn instructions(source: &str) -> Result<Instructions<'_>, minijinja::Error> {

@@ -22,6 +22,7 @@ pub use scan::{MAX_NESTING, MAX_SOURCE_BYTES, MAX_TOKENS};
 
 use super::MAX_DEPTH;
 use super::nearest::did_you_mean;
+use super::problem::Spot;
 use crate::execution::event::Json;
 use crate::id::{ExecutionId, Run, StepId, Version, WorkflowName};
 use engine::{Budget, Failure, Program};
@@ -48,8 +49,8 @@ struct Compiled {
     references: References,
 }
 
-/// The steps whose outputs are read, each with the place of one expression that does, as a JSON pointer.
-pub(super) type References = BTreeMap<StepId, String>;
+/// The steps whose outputs are read, each with the place where one expression does.
+pub(super) type References = BTreeMap<StepId, Spot>;
 
 /// What expressions see.
 #[derive(Clone, Copy, Debug)]
@@ -78,8 +79,25 @@ pub struct ExpressionError {
     pub message: String,
 }
 
-/// An error and where in the template it is, as a JSON pointer.
-pub(super) type Located = (String, ExpressionError);
+/// An error and where in the template it is.
+#[derive(Debug)]
+pub(super) struct Located {
+    pub spot: Spot,
+    pub error: ExpressionError,
+}
+
+/// Why a source is no expression, and at which of its bytes that shows.
+#[derive(Debug)]
+struct Refusal {
+    message: String,
+    at: usize,
+}
+
+impl Refusal {
+    fn new(at: usize, message: impl Into<String>) -> Refusal {
+        Refusal { message: message.into(), at }
+    }
+}
 
 enum Node {
     /// No expression in it.
@@ -109,7 +127,7 @@ struct Source {
 impl Template {
     /// Compiles every expression in `source`.
     pub fn new(source: &Value) -> Result<Template, ExpressionError> {
-        let first = |errors: Vec<Located>| errors.into_iter().next().expect("there is an error").1;
+        let first = |errors: Vec<Located>| errors.into_iter().next().expect("there is an error").error;
         Template::check(source).map_err(first)
     }
 
@@ -198,14 +216,14 @@ struct Compiler {
 }
 
 impl Compiler {
-    fn error(&mut self, pointer: &str, source: &str, message: impl Into<String>) {
+    fn error(&mut self, spot: impl Into<Spot>, source: &str, message: impl Into<String>) {
         let error = ExpressionError { source_text: shortened(source), message: message.into() };
-        self.errors.push((pointer.to_owned(), error));
+        self.errors.push(Located { spot: spot.into(), error });
     }
 
     fn node(&mut self, source: &Value, pointer: &mut String, depth: usize) -> Node {
         if depth == MAX_DEPTH && (source.is_array() || source.is_object()) {
-            self.error(pointer, "…", format!("has more than {MAX_DEPTH} lists and objects within each other"));
+            self.error(pointer.as_str(), "…", format!("has more than {MAX_DEPTH} lists and objects within each other"));
             return Node::Constant(Value::Null);
         }
         let length = pointer.len();
@@ -228,7 +246,7 @@ impl Compiler {
                 for (key, field) in fields {
                     push_pointer(pointer, key);
                     if key.contains("${") {
-                        self.error(pointer, key, "expressions stand in values, not in keys");
+                        self.error(pointer.as_str(), key, "expressions stand in values, not in keys");
                     }
                     nodes.push((key.clone(), self.node(field, pointer, depth + 1)));
                     pointer.truncate(length);
@@ -257,10 +275,22 @@ impl Compiler {
             }
             plain.push_str(&rest[..at]);
             let inner = &rest[at + 2..];
+            // The place of a byte of what follows `${`, as characters of the whole text.
+            let before = text.len() - inner.len();
+            let spot = |byte: usize| {
+                let offset = text.get(..before + byte).map(|before| before.chars().count());
+                Spot { path: pointer.to_owned(), offset }
+            };
             let end = match scan::end_of_expression(inner) {
-                Ok(end) => end,
-                Err(message) => {
-                    self.error(pointer, &rest[at..], message);
+                Ok(Some(end)) => end,
+                Ok(None) => {
+                    let message = "`${` has no `}` after it; a `${` that is meant as text is written `$${`";
+                    let offset = text[..before - 2].chars().count();
+                    self.error(Spot { offset: Some(offset), ..spot(0) }, &rest[at..], message);
+                    return Node::Constant(Value::Null);
+                }
+                Err(Refusal { message, at: byte }) => {
+                    self.error(spot(byte), &rest[at..], message);
                     return Node::Constant(Value::Null);
                 }
             };
@@ -268,9 +298,9 @@ impl Compiler {
                 pieces.push(Piece::Text(std::mem::take(&mut plain)));
             }
             let written = &rest[at..at + 2 + end + 1];
-            match self.expression(&inner[..end], written, pointer) {
+            match self.expression(&inner[..end], written, &spot) {
                 Ok(source) => pieces.push(Piece::Expression(source)),
-                Err(message) => self.error(pointer, written, message),
+                Err(Refusal { message, at }) => self.error(spot(at), written, message),
             }
             rest = &inner[end + 1..];
         }
@@ -293,20 +323,36 @@ impl Compiler {
         }
     }
 
-    fn expression(&mut self, source: &str, written: &str, pointer: &str) -> Result<Source, String> {
+    /// Compiles an expression; `spot` is where a byte of it stands.
+    fn expression(&mut self, source: &str, written: &str, spot: &dyn Fn(usize) -> Spot) -> Result<Source, Refusal> {
         self.expressions += 1;
         if self.expressions == MAX_EXPRESSIONS + 1 {
-            return Err(format!("is one more than the {MAX_EXPRESSIONS} expressions that one value may have"));
+            let message = format!("is one more than the {MAX_EXPRESSIONS} expressions that one value may have");
+            return Err(Refusal::new(0, message));
         }
         let Scan { paths, only_path, source } = scan::scan(source)?;
         for path in &paths {
             if let Root::Output(step) = &path.root {
-                self.references.entry(step.clone()).or_insert_with(|| pointer.to_owned());
+                self.references.entry(step.clone()).or_insert_with(|| spot(path.at));
             }
         }
-        let program = if only_path { None } else { Some(engine::compile(source)?) };
+        let program = if only_path { None } else { Some(compiled(source)?) };
         Ok(Source { text: written.to_owned(), paths, program })
     }
+}
+
+/// Compiles what the scan has passed. Where the engine refuses it, the place is the first token with which no expression
+/// goes on, or the end, where something is missing.
+fn compiled(source: String) -> Result<Program, Refusal> {
+    let tokens = scan::tokens(&source);
+    let refused = engine::compile(source.clone());
+    refused.map_err(|message| {
+        // A beginning that can go on in some way ends too early at worst; and so does every shorter one.
+        let ends: Vec<usize> = tokens.iter().map(|token| token.end).collect();
+        let good = ends.partition_point(|end| engine::may_go_on(&source[..*end]));
+        let at = tokens.get(good).map_or(source.len(), |token| token.start);
+        Refusal::new(at, message)
+    })
 }
 
 impl Node {

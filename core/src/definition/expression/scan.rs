@@ -4,6 +4,7 @@
 //! and end the process. The bounds here keep it far from that. The scan also finds the names that an expression uses,
 //! so that a misspelt one is an error when the workflow is deployed, not when it runs.
 
+use super::Refusal;
 use super::vocabulary::{self, EXECUTION_FIELDS, FILTERS, FUNCTIONS, LATER_NAMES, NAMES, TESTS, has, words};
 use crate::definition::nearest::did_you_mean;
 use crate::id::StepId;
@@ -21,6 +22,8 @@ pub const MAX_NESTING: usize = 32;
 pub(super) struct Path {
     pub root: Root,
     pub accesses: Vec<Access>,
+    /// The byte at which it is told apart from others: of a step's output the step's id.
+    pub at: usize,
 }
 
 /// Where a path begins.
@@ -78,7 +81,7 @@ impl<'s> Lexer<'s> {
     }
 
     /// The next token and where it stands; none at the end.
-    fn next(&mut self) -> Result<Option<(Token<'s>, Range<usize>)>, String> {
+    fn next(&mut self) -> Result<Option<(Token<'s>, Range<usize>)>, Refusal> {
         self.take_while(|b| b.is_ascii_whitespace());
         let start = self.at;
         let Some(first) = self.rest().chars().next() else { return Ok(None) };
@@ -116,7 +119,7 @@ impl<'s> Lexer<'s> {
         Token::Number(self.source[start..self.at].parse().ok())
     }
 
-    fn text(&mut self, quote: char) -> Result<Token<'s>, String> {
+    fn text(&mut self, quote: char) -> Result<Token<'s>, Refusal> {
         let start = self.at + 1;
         let mut escaped = false;
         let mut plain = true;
@@ -131,32 +134,39 @@ impl<'s> Lexer<'s> {
                 _ => {}
             }
         }
-        Err(format!("a text that begins with {quote} does not end"))
+        Err(Refusal::new(self.at, format!("a text that begins with {quote} does not end")))
     }
 }
 
-/// Where the expression that begins at the start of `text` ends: the position of its `}`.
-pub(super) fn end_of_expression(text: &str) -> Result<usize, String> {
+/// Where the expression that begins at the start of `text` ends: the position of its `}`, if there is one.
+pub(super) fn end_of_expression(text: &str) -> Result<Option<usize>, Refusal> {
     let mut lexer = Lexer { source: text, at: 0 };
     let mut braces = 0usize;
     while let Some((token, range)) = lexer.next()? {
         match token {
             Token::Sign("{") => braces += 1,
-            Token::Sign("}") if braces == 0 => return Ok(range.start),
+            Token::Sign("}") if braces == 0 => return Ok(Some(range.start)),
             Token::Sign("}") => braces -= 1,
             _ => {}
         }
     }
-    Err("`${` has no `}` after it; a `${` that is meant as text is written `$${`".into())
+    Ok(None)
+}
+
+/// Where the tokens of a source stand that was scanned.
+pub(super) fn tokens(source: &str) -> Vec<Range<usize>> {
+    let mut lexer = Lexer { source, at: 0 };
+    std::iter::from_fn(|| lexer.next().ok().flatten().map(|(_, range)| range)).collect()
 }
 
 /// Checks an expression's size and names, and finds what it reads.
-pub(super) fn scan(source: &str) -> Result<Scan, String> {
+pub(super) fn scan(source: &str) -> Result<Scan, Refusal> {
     if source.len() > MAX_SOURCE_BYTES {
-        return Err(format!(
+        let message = format!(
             "is {} bytes long; at most {MAX_SOURCE_BYTES} are allowed: split it into `compute` steps",
             source.len()
-        ));
+        );
+        return Err(Refusal::new(0, message));
     }
     let mut lexer = Lexer { source, at: 0 };
     let mut tokens = Vec::new();
@@ -168,17 +178,18 @@ pub(super) fn scan(source: &str) -> Result<Scan, String> {
             _ => {}
         }
         if nesting > MAX_NESTING {
-            return Err(format!(
-                "has more than {MAX_NESTING} brackets within each other: split it into `compute` steps"
-            ));
+            let message =
+                format!("has more than {MAX_NESTING} brackets within each other: split it into `compute` steps");
+            return Err(Refusal::new(range.start, message));
         }
         tokens.push((token, range));
         if tokens.len() > MAX_TOKENS {
-            return Err(format!("has more than {MAX_TOKENS} words, numbers and signs: split it into `compute` steps"));
+            let message = format!("has more than {MAX_TOKENS} words, numbers and signs: split it into `compute` steps");
+            return Err(Refusal::new(lexer.at, message));
         }
     }
     if tokens.is_empty() {
-        return Err("is empty; a `${` that is meant as text is written `$${`".into());
+        return Err(Refusal::new(0, "is empty; a `${` that is meant as text is written `$${`"));
     }
     Names { source, tokens: &tokens, at: 0, paths: Vec::new(), nulls: Vec::new() }.read()
 }
@@ -201,7 +212,13 @@ impl<'s> Names<'_, 's> {
         matches!(self.token(at), Some(Token::Sign(s)) if *s == sign)
     }
 
-    fn read(mut self) -> Result<Scan, String> {
+    /// A refusal for what stands at a token.
+    fn refuse<T>(&self, token: usize, message: impl Into<String>) -> Result<T, Refusal> {
+        let at = self.tokens.get(token).map_or(self.source.len(), |(_, range)| range.start);
+        Err(Refusal::new(at, message))
+    }
+
+    fn read(mut self) -> Result<Scan, Refusal> {
         let mut only_path = false;
         while self.at < self.tokens.len() {
             let start = self.at;
@@ -233,13 +250,13 @@ impl<'s> Names<'_, 's> {
     }
 
     /// What follows a dot.
-    fn attribute(&mut self, at: usize) -> Result<(), String> {
+    fn attribute(&mut self, at: usize) -> Result<(), Refusal> {
         if let Some(Token::Word(word)) = self.token(at) {
             if self.is_sign(at + 1, "(") {
                 let hint = did_you_mean(word, words(FILTERS), || "filters do what methods do elsewhere".into());
-                return Err(format!(
-                    "values have no methods such as `.{word}()`; filters are written `value | name`: {hint}"
-                ));
+                let message =
+                    format!("values have no methods such as `.{word}()`; filters are written `value | name`: {hint}");
+                return self.refuse(at, message);
             }
             self.at = at + 1;
         }
@@ -247,13 +264,13 @@ impl<'s> Names<'_, 's> {
     }
 
     /// The name of a filter or test, which must be one of the table.
-    fn word_of(&mut self, what: &str, table: &'static [vocabulary::Word]) -> Result<(), String> {
+    fn word_of(&mut self, what: &str, table: &'static [vocabulary::Word]) -> Result<(), Refusal> {
         if let Some(Token::Word(word)) = self.token(self.at) {
             if !has(table, word) {
                 let hint = did_you_mean(word, words(table), || {
                     format!("the {what}s are {}", words(table).collect::<Vec<_>>().join(", "))
                 });
-                return Err(format!("there is no {what} `{word}`; {hint}"));
+                return self.refuse(self.at, format!("there is no {what} `{word}`; {hint}"));
             }
             self.at += 1;
         }
@@ -261,7 +278,7 @@ impl<'s> Names<'_, 's> {
     }
 
     /// A word where a value stands.
-    fn name(&mut self, word: &'s str, start: usize) -> Result<(), String> {
+    fn name(&mut self, word: &'s str, start: usize) -> Result<(), Refusal> {
         // The name of an argument: `sort(reverse=true)`.
         if self.is_sign(self.at, "=") {
             return Ok(());
@@ -279,14 +296,17 @@ impl<'s> Names<'_, 's> {
                 return Ok(());
             }
             if has(FILTERS, word) {
-                return Err(format!("`{word}` is a filter, not a function: write `value | {word}`"));
+                return self.refuse(start, format!("`{word}` is a filter, not a function: write `value | {word}`"));
             }
             let hint = did_you_mean(word, words(FUNCTIONS), || {
                 format!("the functions are {}", words(FUNCTIONS).collect::<Vec<_>>().join(", "))
             });
-            return Err(format!("there is no function `{word}`; {hint}"));
+            return self.refuse(start, format!("there is no function `{word}`; {hint}"));
         }
         let accesses = self.accesses()?;
+        // Behind the name and a `.` or `[`.
+        let field_at = start + 2;
+        let mut at = start;
         let (root, accesses) = match word {
             "input" => (Root::Input, accesses),
             "execution" => {
@@ -296,42 +316,48 @@ impl<'s> Names<'_, 's> {
                     let hint = did_you_mean(field, EXECUTION_FIELDS.iter().copied(), || {
                         format!("it has {}", EXECUTION_FIELDS.join(", "))
                     });
-                    return Err(format!("`execution` has no field `{field}`; {hint}"));
+                    return self.refuse(field_at, format!("`execution` has no field `{field}`; {hint}"));
                 }
                 (Root::Execution, accesses)
             }
             "steps" => {
                 let mut accesses = accesses.into_iter();
                 let Some(Access::Key(id)) = accesses.next() else {
-                    return Err("`steps` stands only before the id of a step: `steps.<id>.output`".into());
+                    return self.refuse(start, "`steps` stands only before the id of a step: `steps.<id>.output`");
                 };
                 match accesses.next() {
                     Some(Access::Key(output)) if output == "output" => {}
-                    None => return Err(format!("of a step only the output can be read: write `steps.{id}.output`")),
+                    None => {
+                        let message = format!("of a step only the output can be read: write `steps.{id}.output`");
+                        return self.refuse(field_at, message);
+                    }
                     Some(_) => {
-                        return Err(format!(
+                        let message = format!(
                             "of a step only the output can be read: write `steps.{id}.output` and the field after it"
-                        ));
+                        );
+                        return self.refuse(field_at, message);
                     }
                 }
+                at = field_at;
                 (Root::Output(StepId::new(id)), accesses.collect())
             }
             later if LATER_NAMES.contains(&later) => {
-                return Err(format!("`{later}` is not supported in this version"));
+                return self.refuse(start, format!("`{later}` is not supported in this version"));
             }
             unknown => {
                 let hint = did_you_mean(unknown, words(NAMES), || {
                     "expressions see `input`, `steps` and `execution`, and texts stand in quotes".into()
                 });
-                return Err(format!("nothing is called `{unknown}`; {hint}"));
+                return self.refuse(start, format!("nothing is called `{unknown}`; {hint}"));
             }
         };
-        self.paths.push(Path { root, accesses });
+        let at = self.tokens[at].1.start;
+        self.paths.push(Path { root, accesses, at });
         Ok(())
     }
 
     /// The fields and indexes that follow a name, as far as they are written out.
-    fn accesses(&mut self) -> Result<Vec<Access>, String> {
+    fn accesses(&mut self) -> Result<Vec<Access>, Refusal> {
         let mut accesses = Vec::new();
         loop {
             if self.is_sign(self.at, ".") {

@@ -276,9 +276,9 @@ fn an_expression_without_an_end_is_refused() {
 fn every_error_of_a_template_is_told_with_its_place() {
     let errors =
         Template::check(&json!({"a/b": ["${ x }", "${ input.y }", "${ z }"], "c": "${"})).expect_err("three errors");
-    let places: Vec<&str> = errors.iter().map(|(place, _)| place.as_str()).collect();
-    assert_eq!(places, ["/a~1b/0", "/a~1b/2", "/c"]);
-    assert_eq!(errors[0].1.source_text, "${ x }");
+    let places: Vec<_> = errors.iter().map(|e| (e.spot.path.as_str(), e.spot.offset)).collect();
+    assert_eq!(places, [("/a~1b/0", Some(3)), ("/a~1b/2", Some(3)), ("/c", Some(0))]);
+    assert_eq!(errors[0].error.source_text, "${ x }");
 }
 
 #[test]

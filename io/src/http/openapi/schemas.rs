@@ -171,6 +171,18 @@ fn workflows() -> Schemas {
                 .with("version", text())
                 .with("definition_hash", text())
                 .with("result", one_of_texts(&["created", "unchanged"]))
+                .maybe("warnings", said(list(named("Problem")), "What is allowed, and hardly meant."))
+                .build(),
+        ),
+        (
+            "Problem",
+            Object::answer("Something that is wrong, or hardly meant, in a definition.")
+                .with("path", said(text(), "A JSON pointer to the place."))
+                .maybe("offset", said(count(), "In a text with expressions: characters before the place."))
+                .with("message", text())
+                .with("hint", said(text(), "What would be right."))
+                .maybe("line", said(whole(1, u64::from(u32::MAX)), "In the text that was sent."))
+                .maybe("column", said(whole(1, u64::from(u32::MAX)), "In characters, the first is 1."))
                 .build(),
         ),
         ("WorkflowItem", item("One deployed version.").build()),

@@ -14,6 +14,20 @@ ENDS = frozenset({"completed", "failed", "cancelled", "timed_out", "terminated"}
 
 
 @dataclass(frozen=True)
+class Problem:
+    """Something that is wrong, or hardly meant, in a definition."""
+
+    #: A JSON pointer to the place, such as `/steps/2/after/0`.
+    path: str
+    message: str
+    #: What would be right.
+    hint: str = ""
+    #: The place in the text that was sent, both counted from 1.
+    line: int | None = None
+    column: int | None = None
+
+
+@dataclass(frozen=True)
 class Deployed:
     """The answer to a deployment."""
 
@@ -22,6 +36,8 @@ class Deployed:
     definition_hash: str
     #: `created`, or `unchanged` where the same content stood there already.
     result: str
+    #: What is allowed, and hardly meant.
+    warnings: Sequence[Problem] = ()
 
 
 @dataclass(frozen=True)
@@ -172,7 +188,12 @@ class WorkerInfo:
 
 
 def deployed(body: dict[str, Any]) -> Deployed:
-    return Deployed(body["name"], body["version"], body["definition_hash"], body["result"])
+    warnings = [problem(one) for one in body.get("warnings", ())]
+    return Deployed(body["name"], body["version"], body["definition_hash"], body["result"], warnings)
+
+
+def problem(body: dict[str, Any]) -> Problem:
+    return Problem(body["path"], body["message"], body.get("hint", ""), body.get("line"), body.get("column"))
 
 
 def workflow_summary(body: dict[str, Any]) -> WorkflowSummary:
