@@ -164,6 +164,10 @@ pub struct BenchArgs {
     /// The database [default: a file that is thrown away].
     #[arg(long, value_name = "FILE|URL")]
     pub db: Option<String>,
+    /// Also write the same rows in the same batches without a server, to this database: another than --db, and an empty
+    /// one [default: a file that is thrown away; PostgreSQL needs one named].
+    #[arg(long, value_name = "FILE|URL", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub alone: Option<String>,
     /// Be one of the workers, of the server at this address.
     #[arg(long, hide = true, value_name = "URL")]
     pub worker: Option<String>,

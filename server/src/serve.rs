@@ -6,7 +6,8 @@ use crate::failure::Failure;
 use crate::ui::Ui;
 use orbit_core::id::NodeId;
 use orbit_core::node::{Limits, NodeConfig};
-use orbit_io::driver::{Driver, DriverTask, NodeHandle};
+use orbit_io::driver::record::Recorder;
+use orbit_io::driver::{Attached, Backend, Driver, DriverTask, NodeHandle};
 use orbit_io::http::{Front, HttpConfig};
 use orbit_io::postgres::address::TlsMode;
 use orbit_io::postgres::{Address, Migrate, PostgresStore, ServerSettings, Timeouts};
@@ -34,6 +35,11 @@ pub struct Server {
 impl Server {
     /// Opens the database, takes the address and begins to serve. `/v1/ready` tells when what was running is recovered.
     pub fn start(options: &Options) -> Result<Server, Failure> {
+        Server::start_recorded(options, None)
+    }
+
+    /// The same, with what it writes recorded.
+    pub fn start_recorded(options: &Options, recorder: Option<&Recorder>) -> Result<Server, Failure> {
         let store = open(options)?;
         let front = Front::bind(options.addr).map_err(|error| Failure::new(error.to_string()))?;
         let addr = front.local_addr();
@@ -46,8 +52,8 @@ impl Server {
         }
         let config = node_config(options, addr);
         let (node, driver) = match store {
-            Store::Sqlite(store) => Driver::start(config, store.attach(), ROOM),
-            Store::Postgres(store) => Driver::start(config, store.attach(), ROOM),
+            Store::Sqlite(store) => drive(config, store.attach(), recorder),
+            Store::Postgres(store) => drive(config, store.attach(), recorder),
         };
         let (stop, mut stopping) = watch::channel(false);
         let shutdown = async move {
@@ -89,14 +95,21 @@ impl Server {
     }
 }
 
+fn drive<B: Backend>(config: NodeConfig, store: Attached<B>, recorder: Option<&Recorder>) -> (NodeHandle, DriverTask) {
+    match recorder {
+        None => Driver::start(config, store, ROOM),
+        Some(recorder) => Driver::start(config, recorder.on(store), ROOM),
+    }
+}
+
 /// A database that is open.
-enum Store {
+pub enum Store {
     Sqlite(Box<SqliteStore>),
     Postgres(Box<PostgresStore>),
 }
 
 /// Opens the database, and says what it is and how durable.
-fn open(options: &Options) -> Result<Store, Failure> {
+pub fn open(options: &Options) -> Result<Store, Failure> {
     match &options.db {
         Database::Sqlite(path) => {
             let store = SqliteStore::open(path).map_err(|error| Failure::new(error.to_string()))?;

@@ -2,6 +2,7 @@
 //!
 //! * [`handle`]: how the fronts reach the loop.
 //! * [`backend`]: how the loop reaches a store.
+//! * [`record`]: a store that remembers what it was given to write.
 //! * [`run`]: the loop itself.
 //! * [`clock`]: the clocks of the process.
 //! * [`log`]: typed log events as `tracing` events.
@@ -10,6 +11,7 @@ pub mod backend;
 pub mod clock;
 pub mod handle;
 pub mod log;
+pub mod record;
 pub mod run;
 
 pub use backend::{Attached, Backend, StoreReply};

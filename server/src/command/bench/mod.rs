@@ -3,6 +3,8 @@
 //! An order is six sequential tasks; clients start an order each and wait for it. Absolute figures say as much about the
 //! machine as about Orbit: compare figures of one run, or of runs beside each other.
 
+mod alone;
+
 use super::dev::temporary_folder;
 use super::order_tasks as tasks;
 use crate::cli::BenchArgs;
@@ -20,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The definition that is run.
-const ORDER: &str = include_str!("../../../docs/examples/order-processing.yaml");
+const ORDER: &str = include_str!("../../../../docs/examples/order-processing.yaml");
 /// One task: what its latency is.
 const ONE: &str =
     "name: OneTask\nversion: 1.0.0\nsteps:\n  - {id: notify, task: customers.notify, input: {customer: x}}\n";
@@ -50,16 +52,13 @@ async fn measure(arguments: &BenchArgs) -> Result<(), Failure> {
         return Err(Failure::usage("--orders, --clients and --workers are at least 1"));
     }
     let folder = temporary_folder("orbit-bench-")?;
-    let throw_away = || folder.path().join("bench.db").display().to_string();
-    let db = Database::parse(&arguments.db.clone().unwrap_or_else(throw_away))?;
+    let throw_away = |name: &str| folder.path().join(name).display().to_string();
+    let db = Database::parse(&arguments.db.clone().unwrap_or_else(|| throw_away("bench.db")))?;
+    let alone_db = alone_db(arguments, &db, || throw_away("alone.db"))?;
     let log = folder.path().join("server.log");
     let (server, url) = start_server(&db, &log).await?;
     let client = Client::new(&url, None)?.with_patience(PATIENCE);
-    let mut workers = Vec::new();
-    for _ in 0..arguments.workers {
-        let concurrency = arguments.concurrency.to_string();
-        workers.push(spawn(&["bench", "--worker", &url, "--concurrency", &concurrency], Stdio::null())?);
-    }
+    let workers = spawn_workers(arguments, &url)?;
     client.deploy(ORDER, Format::Yaml).await?;
     client.deploy(ONE, Format::Yaml).await?;
     // A warm-up: every worker has registered and every connection is open.
@@ -78,8 +77,18 @@ async fn measure(arguments: &BenchArgs) -> Result<(), Failure> {
     let appends = counted("orbit_appends_total");
     drop((workers, server));
     let durability = durability(&db)?;
+    let alone = match &alone_db {
+        Some(to) => Some(alone::measure(arguments, &db, to).await?),
+        None => None,
+    };
+    let orders_per_second = arguments.orders as f64 / elapsed.as_secs_f64();
     let figures = Figures {
-        orders_per_second: arguments.orders as f64 / elapsed.as_secs_f64(),
+        orders_per_second,
+        alone: alone.map(|alone| AloneFigures {
+            orders_per_second: arguments.orders as f64 / alone.elapsed.as_secs_f64(),
+            transactions_per_order: each(alone.transactions as f64),
+            groups_per_transaction: alone.groups as f64 / (alone.transactions as f64).max(1.0),
+        }),
         order_ms: percentiles(&mut latencies),
         one_task_ms: percentiles(&mut single),
         appends_per_order: each(appends),
@@ -95,9 +104,38 @@ async fn measure(arguments: &BenchArgs) -> Result<(), Failure> {
     figures.print(arguments)
 }
 
+/// The database to write without a server, if that is wanted.
+fn alone_db(
+    arguments: &BenchArgs,
+    db: &Database,
+    throw_away: impl FnOnce() -> String,
+) -> Result<Option<Database>, Failure> {
+    let Some(text) = &arguments.alone else { return Ok(None) };
+    let to = match (text.as_str(), db) {
+        ("", Database::Sqlite(_)) => Database::parse(&throw_away())?,
+        ("", Database::Postgres(..)) => {
+            return Err(Failure::usage("--alone on PostgreSQL needs a second database, which is empty")
+                .hint("createdb alone, and give --alone=postgres://…/alone"));
+        }
+        (text, _) => Database::parse(text)?,
+    };
+    if to == *db {
+        return Err(Failure::usage("--alone needs another database than --db: the same executions are there already"));
+    }
+    Ok(Some(to))
+}
+
+/// What the database did without a server.
+struct AloneFigures {
+    orders_per_second: f64,
+    transactions_per_order: f64,
+    groups_per_transaction: f64,
+}
+
 /// What was measured.
 struct Figures {
     orders_per_second: f64,
+    alone: Option<AloneFigures>,
     order_ms: [f64; 2],
     one_task_ms: [f64; 2],
     appends_per_order: f64,
@@ -127,6 +165,12 @@ impl Figures {
                 "workers_cpu_ms_per_order": self.workers_cpu_ms_per_order,
                 "server_resident_mb": self.server_resident_mb,
             });
+            if let Some(alone) = &self.alone {
+                value["alone_orders_per_second"] = json!(alone.orders_per_second);
+                value["alone_transactions_per_order"] = json!(alone.transactions_per_order);
+                value["alone_groups_per_transaction"] = json!(alone.groups_per_transaction);
+                value["share_of_alone"] = json!(self.orders_per_second / alone.orders_per_second);
+            }
             for (name, setting) in &self.durability {
                 value[*name] = setting.clone();
             }
@@ -141,7 +185,7 @@ impl Figures {
             .map(|(name, value)| format!("{name}={}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
             .collect();
         let pair = |[p50, p99]: [f64; 2]| format!("{p50:.1} ms / {p99:.1} ms");
-        let rows = [
+        let mut rows = vec![
             (
                 "workload",
                 format!("{orders} orders of six tasks, {clients} clients, {workers} worker processes of {concurrency}"),
@@ -159,11 +203,32 @@ impl Figures {
             ("workers' processor time an order", format!("{} ms", number(self.workers_cpu_ms_per_order))),
             ("server's resident memory", format!("{:.0} MiB", self.server_resident_mb)),
         ];
+        if let Some(alone) = &self.alone {
+            let transactions = number(alone.transactions_per_order);
+            let batches = format!(
+                "{transactions} transactions an order, {} executions each",
+                number(alone.groups_per_transaction)
+            );
+            let share = 100.0 * self.orders_per_second / alone.orders_per_second;
+            rows.extend([
+                (
+                    "the same rows without a server",
+                    format!("{} orders a second ({batches})", number(alone.orders_per_second)),
+                ),
+                ("of that, with the server", format!("{share:.0} %")),
+            ]);
+        }
         for (what, figure) in rows {
             table.row(vec![what.into(), figure]);
         }
         print(&table.render())
     }
+}
+
+fn spawn_workers(arguments: &BenchArgs, url: &str) -> Result<Vec<Process>, Failure> {
+    let concurrency = arguments.concurrency.to_string();
+    let worker = |_| spawn(&["bench", "--worker", url, "--concurrency", &concurrency], Stdio::null());
+    (0..arguments.workers).map(worker).collect()
 }
 
 /// Runs orders and gives their latencies.
