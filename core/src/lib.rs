@@ -12,6 +12,7 @@
 #![deny(clippy::disallowed_types, clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr)]
 
 pub mod api;
+pub mod calendar;
 pub mod cluster;
 pub mod definition;
 pub mod execution;

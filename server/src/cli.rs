@@ -1,7 +1,8 @@
 //! What can be typed: nouns, then verbs (interfaces, "Command line").
 
-use crate::config::{LogSettings, Settings};
+use crate::config::{LogSettings, Settings, parse_addr};
 use crate::output::Output;
+use crate::since::Since;
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -123,7 +124,7 @@ pub struct DevArgs {
     /// Definitions to deploy at the start.
     pub files: Vec<PathBuf>,
     /// The address to serve.
-    #[arg(long, env = "ORBIT_ADDR", default_value = "127.0.0.1:7233")]
+    #[arg(long, env = "ORBIT_ADDR", default_value = "127.0.0.1:7233", value_name = "HOST:PORT", value_parser = parse_addr)]
     pub addr: SocketAddr,
     /// The bearer token that clients and workers must send [default: none].
     #[arg(long, env = "ORBIT_TOKEN", hide_env_values = true)]
@@ -139,7 +140,7 @@ pub struct DemoArgs {
     #[arg(long)]
     pub exit: bool,
     /// The address to serve [default: a free port of 127.0.0.1].
-    #[arg(long, env = "ORBIT_ADDR")]
+    #[arg(long, env = "ORBIT_ADDR", value_name = "HOST:PORT", value_parser = parse_addr)]
     pub addr: Option<SocketAddr>,
     /// What is written to the log on stderr: error, warn, info, debug, trace, or directives.
     #[arg(long, env = "ORBIT_LOG_LEVEL", default_value = "warn")]
@@ -253,12 +254,16 @@ pub struct ListArgs {
     /// Only those with this label; may be repeated.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = key_value)]
     pub labels: Vec<(String, String)>,
-    /// Only those created at this time or later, in milliseconds since 1970.
-    #[arg(long, value_name = "MS")]
-    pub since: Option<i64>,
+    /// Only those created then or later: a date (2026-11-29), a time (2026-11-29T10:30:00Z), a duration before now (2h),
+    /// or milliseconds since 1970.
+    #[arg(long, value_name = "TIME", value_parser = Since::parse)]
+    pub since: Option<Since>,
     /// At most so many; 0 shows all.
     #[arg(long, default_value = "100")]
     pub limit: usize,
+    /// Go on where the list before ended: its `next_cursor`.
+    #[arg(long)]
+    pub cursor: Option<String>,
     #[command(flatten)]
     pub remote: Remote,
     #[command(flatten)]

@@ -5,11 +5,13 @@
 
 use crate::database::Database;
 use crate::failure::Failure;
-use clap::{Args, ValueEnum};
+use clap::{Args, CommandFactory, ValueEnum};
+use orbit_core::definition::nearest;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
+use std::collections::BTreeSet;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::time::Duration;
 
@@ -23,7 +25,8 @@ pub struct Settings {
     #[arg(long, env = "ORBIT_MIGRATE", value_enum)]
     pub migrate: Option<MigrateWhen>,
     /// The address to serve [default: 127.0.0.1:7233].
-    #[arg(long, env = "ORBIT_ADDR", value_name = "IP:PORT")]
+    #[arg(long, env = "ORBIT_ADDR", value_name = "HOST:PORT", value_parser = parse_addr)]
+    #[serde(default, deserialize_with = "addr_of_text")]
     pub addr: Option<SocketAddr>,
     /// The bearer token that clients and workers must send [default: none].
     #[arg(long, env = "ORBIT_TOKEN", hide_env_values = true)]
@@ -157,6 +160,63 @@ const CLUSTER_ONLY: &[&str] = &[
     "--hide-addresses",
 ];
 
+/// Reads an address to serve: an IP address or the name of a host, and a port.
+pub fn parse_addr(text: &str) -> Result<SocketAddr, String> {
+    const RIGHT: &str = "write IP:PORT or HOST:PORT, such as 127.0.0.1:7233 or localhost:7233";
+    if let Ok(addr) = text.parse() {
+        return Ok(addr);
+    }
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Err(format!("the port is missing; write {}", SocketAddr::from((ip, 7233))));
+    }
+    let Some((host, port)) = text.rsplit_once(':').filter(|(host, _)| !host.is_empty()) else {
+        return Err(match text.contains(':') || text.is_empty() {
+            true => format!("the host is missing; {RIGHT}"),
+            false => format!("the port is missing; write {text}:7233"),
+        });
+    };
+    let Ok(port) = port.parse::<u16>() else {
+        return Err(format!("{port:?} is no port, a number up to 65535; {RIGHT}"));
+    };
+    let unknown = |why: String| format!("{host:?} is no host that is known here{why}; {RIGHT}");
+    let found: Vec<SocketAddr> =
+        (host, port).to_socket_addrs().map_err(|error| unknown(format!(" ({error})")))?.collect();
+    // What clients try first where they are given `localhost`, too.
+    let addr = found.iter().find(|addr| addr.is_ipv4()).or(found.first());
+    addr.copied().ok_or_else(|| unknown(String::new()))
+}
+
+fn addr_of_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse_addr(&text).map(Some).map_err(serde::de::Error::custom)
+}
+
+/// Variables among `names` that are no variables of Orbit and look like one: each with the one that is near.
+pub fn misspelt_variables(names: impl Iterator<Item = String>) -> Vec<(String, String)> {
+    const PREFIX: &str = "ORBIT_";
+    fn add(command: &clap::Command, known: &mut BTreeSet<String>) {
+        let variables = command.get_arguments().filter_map(|argument| argument.get_env());
+        known.extend(variables.map(|name| name.to_string_lossy().into_owned()));
+        command.get_subcommands().for_each(|command| add(command, known));
+    }
+    let mut known = BTreeSet::new();
+    add(&crate::cli::Cli::command(), &mut known);
+    let misspelt = |name: String| {
+        let own = name.strip_prefix(PREFIX).filter(|_| !known.contains(&name))?;
+        let meant = nearest(own, known.iter().filter_map(|known| known.strip_prefix(PREFIX)))?;
+        Some((name.clone(), format!("{PREFIX}{meant}")))
+    };
+    names.filter_map(misspelt).collect()
+}
+
+/// Tells of variables of this process that look misspelt: they set nothing.
+pub fn warn_of_misspelt_variables() {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for (name, meant) in misspelt_variables(names) {
+        tracing::warn!(target: "orbit_runtime::server", "{name} is no variable of Orbit, and sets nothing; did you mean {meant}?");
+    }
+}
+
 /// Whatever the value is: that it is there is enough to refuse it.
 fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     serde::de::IgnoredAny::deserialize(deserializer)?;
@@ -217,8 +277,8 @@ impl Settings {
         let table: toml::Table = read(text)?;
         let known = known_keys();
         if let Some(unknown) = table.keys().find(|key| !known.contains(key)) {
-            let nearest = nearest(unknown, &known);
-            return Err(Failure::usage(format!("there is no option `{unknown}`")).hint(match nearest {
+            let meant = nearest(&unknown.replace('-', "_"), known.iter().map(String::as_str));
+            return Err(Failure::usage(format!("there is no option `{unknown}`")).hint(match meant {
                 Some(nearest) => format!("did you mean `{nearest}`?"),
                 None => format!("the options are {}", known.join(", ")),
             }));
@@ -267,29 +327,6 @@ fn read<T: DeserializeOwned>(text: &str) -> Result<T, Failure> {
 fn known_keys() -> Vec<String> {
     let command = Settings::augment_args(clap::Command::new("server"));
     command.get_arguments().map(|argument| argument.get_id().to_string()).collect()
-}
-
-/// The known word that is closest to an unknown one, if one is close.
-fn nearest<'a>(word: &str, known: &'a [String]) -> Option<&'a String> {
-    let word = word.replace('-', "_").to_lowercase();
-    let (distance, nearest) = known.iter().map(|known| (distance(&word, known), known)).min()?;
-    (distance <= 2.max(word.len() / 3)).then_some(nearest)
-}
-
-/// How many characters have to be put in, taken out or changed (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let changed = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 /// Everything that a server is started with, checked.
@@ -460,6 +497,40 @@ mod tests {
         assert_eq!(options.check_interval, Duration::from_millis(500));
         assert_eq!(options.max_payload_bytes, 1 << 20);
         assert_eq!(options.addr.to_string(), "127.0.0.1:7233");
+    }
+
+    #[test]
+    fn an_address_is_an_ip_or_a_host_with_a_port_and_what_is_missing_is_told() {
+        assert_eq!(parse_addr("[::1]:80").unwrap().to_string(), "[::1]:80");
+        let local = parse_addr("localhost:7233").unwrap();
+        assert!(local.ip().is_loopback() && local.port() == 7233, "{local}");
+        assert_eq!(Settings::parse("addr = 'localhost:1'").unwrap().addr.unwrap().port(), 1);
+        for (text, says) in [
+            ("localhost", "write localhost:7233"),
+            ("127.0.0.1", "write 127.0.0.1:7233"),
+            ("::1", "write [::1]:7233"),
+            (":7233", "the host is missing"),
+            ("", "the host is missing"),
+            ("localhost:http", "\"http\" is no port"),
+            ("localhost:70000", "\"70000\" is no port"),
+            ("no.such.host.invalid:1", "\"no.such.host.invalid\" is no host that is known here"),
+        ] {
+            let refused = parse_addr(text).unwrap_err();
+            assert!(refused.contains(says) && refused.contains(":7233"), "{text:?}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_variable_that_looks_like_a_known_one_is_told_with_it() {
+        let names = ["ORBIT_SESION_TIMEOUT", "ORBIT_DB", "ORBIT_BIN", "ORBIT_", "PATH", "ORBIT_TOKNE", "ORBIT_SERVRE"];
+        let found = misspelt_variables(names.into_iter().map(str::to_owned));
+        let found: Vec<(&str, &str)> = found.iter().map(|(name, meant)| (name.as_str(), meant.as_str())).collect();
+        let expected = [
+            ("ORBIT_SESION_TIMEOUT", "ORBIT_SESSION_TIMEOUT"),
+            ("ORBIT_TOKNE", "ORBIT_TOKEN"),
+            ("ORBIT_SERVRE", "ORBIT_SERVER"),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]

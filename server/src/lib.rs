@@ -5,6 +5,7 @@
 //! * [`config`]: the server's options, from command line, environment and file.
 //! * [`serve`]: store, node and HTTP front put together. [`telemetry`]: log lines.
 //! * [`ui`]: the pages at `/ui/`.
+//! * `since`: moments as they are typed.
 //! * [`output`]: tables, JSON, ids. `waiting`: what an execution waits for, in sentences.
 //! * [`failure`]: errors and exit codes.
 
@@ -15,6 +16,7 @@ pub mod database;
 pub mod failure;
 pub mod output;
 pub mod serve;
+mod since;
 pub mod telemetry;
 pub mod ui;
 mod waiting;

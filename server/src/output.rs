@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
+use orbit_core::calendar::Moment;
 use orbit_sdk::Value;
 use serde::Serialize;
 use std::io::{self, Write};
@@ -142,18 +143,14 @@ pub fn value(value: &Value) -> String {
 
 /// Milliseconds since 1970 as a date and time: `2026-11-15 16:33:26.041Z`.
 pub fn time(at_ms: i64) -> String {
-    let (days, of_day) = (at_ms.div_euclid(86_400_000), at_ms.rem_euclid(86_400_000));
-    // Years begin in March here, so that a leap day is the last of its year; an era has 400 years, 146,097 days.
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + i64::from(month <= 2);
-    let (hour, minute) = (of_day / 3_600_000, of_day / 60_000 % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{:02}.{:03}Z", of_day / 1_000 % 60, of_day % 1_000)
+    let Moment { year, month, day, hour, minute, second, milli } = Moment::of(at_ms);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{milli:03}Z")
+}
+
+/// Tells something beside the output, on stderr.
+pub fn note(text: &str) {
+    // Nobody reads stderr: there is nobody to tell that to either.
+    let _ = writeln!(io::stderr(), "note: {text}");
 }
 
 /// Writes to standard output. A reader that has had enough (`| head`) ends the process quietly.

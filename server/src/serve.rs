@@ -8,11 +8,11 @@ use orbit_core::id::NodeId;
 use orbit_core::node::{Limits, NodeConfig};
 use orbit_io::driver::record::Recorder;
 use orbit_io::driver::{Attached, Backend, Driver, DriverTask, NodeHandle};
-use orbit_io::http::{Front, HttpConfig};
+use orbit_io::http::{BindError, Front, HttpConfig};
 use orbit_io::postgres::address::TlsMode;
 use orbit_io::postgres::{Address, Migrate, PostgresStore, ServerSettings, Timeouts};
 use orbit_io::sqlite::SqliteStore;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -40,8 +40,12 @@ impl Server {
 
     /// The same, with what it writes recorded.
     pub fn start_recorded(options: &Options, recorder: Option<&Recorder>) -> Result<Server, Failure> {
+        // The address first: a start that fails for it leaves no new database behind.
+        let front = match Front::bind(options.addr) {
+            Ok(front) => front,
+            Err(error) => return Err(why_not(options, &error)),
+        };
         let store = open(options)?;
-        let front = Front::bind(options.addr).map_err(|error| Failure::new(error.to_string()))?;
         let addr = front.local_addr();
         if addr.ip().is_unspecified() && options.token.is_none() {
             warn!(
@@ -62,7 +66,8 @@ impl Server {
         };
         let front = front.with_extra(Arc::new(Ui::new(node.clone(), options.token.as_deref())));
         let front = tokio::spawn(front.serve(node.clone(), http_config(options), shutdown));
-        info!(target: "orbit_runtime::server", %addr, tls = false, ui = true, "ORBIT runtime listening");
+        let page = format!("http://{}/ui/", reachable(addr));
+        info!(target: "orbit_runtime::server", %addr, tls = false, ui = true, %page, "ORBIT runtime listening");
         Ok(Server { addr, node, driver, front, stop })
     }
 
@@ -102,6 +107,26 @@ fn drive<B: Backend>(config: NodeConfig, store: Attached<B>, recorder: Option<&R
     }
 }
 
+/// Why the address cannot be had: most often it is the same server, started twice. Then the database says who has it.
+fn why_not(options: &Options, error: &BindError) -> Failure {
+    let held = match (error, &options.db) {
+        (BindError::InUse { .. }, Database::Sqlite(path)) if path.exists() => open(options).err(),
+        _ => None,
+    };
+    held.unwrap_or_else(|| Failure::new(error.to_string()))
+}
+
+/// The address at which this host reaches a server that serves this one.
+pub fn reachable(mut addr: SocketAddr) -> SocketAddr {
+    if addr.ip().is_unspecified() {
+        addr.set_ip(match addr {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    addr
+}
+
 /// A database that is open.
 pub enum Store {
     Sqlite(Box<SqliteStore>),
@@ -117,7 +142,7 @@ pub fn open(options: &Options) -> Result<Store, Failure> {
                 store.durability().map_err(|error| Failure::new(format!("the database cannot be read: {error}")))?;
             info!(
                 target: "orbit_runtime::server", db = %store.path().display(), journal_mode = %durability.journal_mode,
-                synchronous = durability.synchronous, "database opened"
+                synchronous = %durability.synchronous, "database opened"
             );
             Ok(Store::Sqlite(Box::new(store)))
         }

@@ -168,6 +168,27 @@ async fn options_come_from_the_command_line_then_the_environment_then_the_file()
 }
 
 #[tokio::test]
+async fn a_server_is_reached_by_the_name_of_its_host_and_tells_of_misspelt_variables() {
+    let folder = folder();
+    let mut command = orbit(&["server", "--addr", "localhost:0", "--db"]);
+    command.arg(folder.path().join("orbit.db")).env("ORBIT_SESION_TIMEOUT", "5").env("ORBIT_OTHER_TOOL", "x");
+    let server = Server::spawn_command(command, &folder.path().join("log"));
+    server.ready().await;
+    assert!(server.addr.ip().is_loopback(), "{}", server.addr);
+    let log = server.process.log();
+    let warnings: Vec<&str> = log.lines().filter(|line| line.contains("WARN")).collect();
+    assert_eq!(warnings.len(), 1, "{log}");
+    assert!(
+        warnings[0].contains("ORBIT_SESION_TIMEOUT") && warnings[0].contains("did you mean ORBIT_SESSION_TIMEOUT?")
+    );
+    for (addr, right) in [("localhost", "write localhost:7233"), ("127.0.0.1", "write 127.0.0.1:7233")] {
+        let refused = run(orbit(&["server", "--addr", addr]));
+        assert_eq!(refused.code, 2, "{refused:?}");
+        assert!(refused.stderr.contains(right), "{refused:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_wildcard_address_without_a_token_warns() {
     let stage = Stage::new(&[]).await;
     assert!(!stage.server.process.log().contains("WARN"), "{}", stage.server.process.log());
@@ -175,6 +196,8 @@ async fn a_wildcard_address_without_a_token_warns() {
     let server = Server::start_on(&open.path().join("orbit.db"), "0.0.0.0:0".parse().unwrap(), &[]).await;
     let log = server.process.log();
     assert!(log.lines().any(|line| line.contains("WARN") && line.contains("without a token")), "{log}");
+    // What is served everywhere is opened here by the loopback address.
+    assert!(log.contains(&format!("page=http://127.0.0.1:{}/ui/", server.addr.port())), "{log}");
 }
 
 #[tokio::test]
@@ -187,8 +210,10 @@ async fn the_log_is_in_the_form_that_was_asked_for() {
     assert_eq!((&listening["tls"], &listening["ui"]), (&json!(false), &json!(true)));
     let stage = Stage::new(&[]).await;
     let log = stage.server.process.log();
-    let text =
-        format!("INFO orbit_runtime::server: ORBIT runtime listening addr={} tls=false ui=true", stage.server.addr);
+    let text = format!(
+        "INFO orbit_runtime::server: ORBIT runtime listening addr={0} tls=false ui=true page=http://{0}/ui/",
+        stage.server.addr
+    );
     assert!(log.contains(&text), "{log}");
 }
 
@@ -396,7 +421,26 @@ async fn executions_are_listed_by_what_they_are() {
     let table = stage.run(&["executions", "list"]).stdout;
     assert!(table.starts_with("EXECUTION") && table.lines().count() == 5 && table.contains("team=a"), "{table}");
     let page = stage.run(&["executions", "list", "--limit", "1", "-o", "json"]).json();
-    assert!(page["next_cursor"].is_string(), "{page}");
+    let cursor = page["next_cursor"].as_str().expect("more follow");
+    assert_eq!(ids(&["--cursor", cursor, "--limit", "2"]), ["t-3", "t-2"]);
+    let cut = stage.run(&["executions", "list", "--limit", "1"]);
+    assert_eq!(cut.stderr, format!("note: more follow: --cursor {cursor}, or --limit 0 for all\n"));
+    for since in ["2h", "2020-02-29", "2020-02-29T12:00:00Z", "0"] {
+        assert_eq!(ids(&["--since", since]).len(), 4, "{since}");
+    }
+    assert_eq!(ids(&["--since", "2999-01-01"]), Vec::<String>::new());
+    let refused = stage.run(&["executions", "list", "--since", "yesterday"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(refused.stderr.contains("write a date (2026-11-29)"), "{refused:?}");
+    // A name that is none finds nothing, and is told; a status that is none is refused.
+    let none = stage.run(&["executions", "list", "--workflow", "stcuk"]);
+    assert_eq!((none.code, none.stdout.lines().count()), (0, 1), "{none:?}");
+    assert_eq!(none.stderr, "note: no workflow is called `stcuk`; did you mean `Stuck`?\n");
+    let refused = stage.run(&["executions", "list", "--status", "runing"]);
+    assert!(error(&refused).contains("did you mean `running`?"), "{refused:?}");
+    let refused = stage.run(&["start", "stuck"]);
+    assert_eq!(refused.code, 4, "{refused:?}");
+    assert!(error(&refused).contains("there is no workflow stuck; did you mean `Stuck`?"), "{refused:?}");
     let refused = stage.run(&["executions", "list", "--status", "sleeping"]);
     assert_eq!(refused.code, 1);
     assert!(error(&refused).contains("running"), "it says which there are: {refused:?}");
@@ -629,4 +673,19 @@ fn the_description_of_the_api_is_printed_as_it_is_served() {
     let printed = run(orbit(&["openapi"]));
     assert_eq!(printed.code, 0);
     assert_eq!(printed.stdout, include_str!("../../docs/openapi.json"));
+}
+
+#[tokio::test]
+async fn ids_are_what_commands_take() {
+    let stage = Stage::new(&["--node-id", "here"]).await;
+    assert_eq!(stage.run(&["status", "-o", "ids"]).stdout, "here\n");
+    assert_eq!(stage.run(&["status", "-o", "json"]).json()["node_id"], "here");
+    for version in ["1.0.0", "1.1.0"] {
+        let file = stage.file("sum.yaml", &SUM.replace("1.0.0", version));
+        assert_eq!(stage.run(&["deploy", file_name(&file)]).code, 0);
+    }
+    assert_eq!(stage.run(&["workflows", "list", "-o", "ids"]).stdout, "Sum\n");
+    assert_eq!(stage.run(&["workflows", "list"]).stdout.lines().count(), 3);
+    let refused = stage.run(&["start", "Sum", "--version", "2"]);
+    assert!(error(&refused).contains("has no version 2; the newest is 1.1.0"), "{refused:?}");
 }

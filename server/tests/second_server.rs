@@ -46,4 +46,13 @@ async fn a_taken_address_is_refused_with_what_to_do() {
     let second = run(second);
     assert_eq!(second.code, 1, "{second:?}");
     assert!(second.stderr.contains("--addr"), "{second:?}");
+    let left = std::fs::read_dir(folder.path()).expect("a folder").map(|file| file.expect("a file").file_name());
+    let left: Vec<_> = left.filter(|name| name.to_string_lossy().starts_with("second")).collect();
+    assert!(left.is_empty(), "no database was made: {left:?}");
+    // The same server started twice: who has the database says more than that the port is taken.
+    let mut again = orbit(&["server", "--addr", &first.addr.to_string(), "--db"]);
+    again.arg(folder.path().join("first.db"));
+    let again = run(again);
+    assert_eq!(again.code, 1, "{again:?}");
+    assert!(again.stderr.contains(&format!("process {}", first.process.id())), "{again:?}");
 }

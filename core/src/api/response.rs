@@ -279,7 +279,7 @@ pub struct Health {
     pub worker_sessions: u64,
     /// `single`, `leader`, `standby` or `shared`.
     pub role: String,
-    /// Null without a cluster.
+    /// The server's name.
     pub node_id: Option<NodeId>,
     pub term: Option<Term>,
     pub leader: Option<Leader>,

@@ -47,9 +47,14 @@ impl Catalog {
         workflow.versions.get(version.unwrap_or(&workflow.latest))
     }
 
-    /// Whether any version of it is there.
-    pub fn knows(&self, name: &WorkflowName) -> bool {
-        self.workflows.contains_key(name)
+    /// The names of all workflows.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.workflows.keys().map(WorkflowName::as_str)
+    }
+
+    /// The version that a start without one takes.
+    pub fn latest(&self, name: &WorkflowName) -> Option<&Version> {
+        self.workflows.get(name).map(|workflow| &workflow.latest)
     }
 
     /// All of them, by name and version.

@@ -7,7 +7,7 @@ use crate::api::response::{
     Deployed, ExecutionView, Executions, Health, History, Metrics, Ready, Reply, Response, ResultOutcome, WorkflowView,
     Workflows,
 };
-use crate::definition::{Boundary, Checked, Definition, Problem};
+use crate::definition::{Boundary, Checked, Definition, Problem, nearest};
 use crate::execution::event::{DecodeError, Json, Recorded};
 use crate::execution::{State, waiting};
 use crate::id::{CallKey, ExecutionId, Seq, Version, WorkflowName};
@@ -54,8 +54,10 @@ pub(crate) enum Read {
     Execution(ExecutionId),
     /// The execution of this row, by its history.
     Whole(Box<SummaryRow>),
+    /// `only`: of a status that the rows do not have, since it is known here alone; or that these are not to have.
     List {
         limit: u32,
+        only: Option<Status>,
     },
     History(ExecutionId),
     Workers,
@@ -213,7 +215,7 @@ impl<M: Mutants> Node<M> {
             active_executions: self.active,
             worker_sessions: self.sessions.len() as u64,
             role: SINGLE.into(),
-            node_id: None,
+            node_id: Some(self.config.node_id.clone()),
             term: self.fence().map(|f| f.term),
             leader: None,
         };
@@ -223,7 +225,7 @@ impl<M: Mutants> Node<M> {
     fn ready(&mut self, id: RequestId) {
         let ready = Ready {
             role: SINGLE.into(),
-            node_id: None,
+            node_id: Some(self.config.node_id.clone()),
             term: self.fence().map(|f| f.term),
             leader: None,
             ready: self.is_ready(),
@@ -343,9 +345,14 @@ impl<M: Mutants> Node<M> {
     }
 
     fn unknown_workflow(&self, name: &WorkflowName, version: Option<&Version>) -> ApiError {
-        let message = match version {
-            Some(version) if self.catalog.knows(name) => format!("workflow {name} has no version {version}"),
-            _ => format!("there is no workflow {name}"),
+        let message = match (version, self.catalog.latest(name)) {
+            (Some(version), Some(latest)) => {
+                format!("workflow {name} has no version {version}; the newest is {latest}")
+            }
+            _ => match nearest(name.as_str(), self.catalog.names()) {
+                Some(meant) => format!("there is no workflow {name}; did you mean `{meant}`?"),
+                None => format!("there is no workflow {name}"),
+            },
         };
         ApiError::new(ErrorCode::UnknownWorkflow, message)
     }
@@ -392,10 +399,19 @@ impl<M: Mutants> Node<M> {
             }
         };
         let ListExecutions { status, workflow, labels, since, limit, .. } = list;
-        let filter = SummaryFilter { status, workflow, labels, since };
+        // What is set aside runs by its row: those rows are read, and shown where they are set aside here.
+        let in_rows = match status {
+            Some(Status::Quarantined) if self.none_is_broken() => {
+                let none = Executions { executions: Vec::new(), next_cursor: None };
+                return self.answer(id, Response::ok(Reply::Executions(none)));
+            }
+            Some(Status::Quarantined) => Some(Status::Running),
+            status => status,
+        };
+        let filter = SummaryFilter { status: in_rows, workflow, labels, since };
         // One more than asked, to know whether a page follows.
         let read = ListSummaries { filter, before, limit: limit.saturating_add(1) };
-        self.read(id, Read::List { limit }, Transaction::Summaries(read));
+        self.read(id, Read::List { limit, only: status }, Transaction::Summaries(read));
     }
 
     fn get_execution(&mut self, id: RequestId, execution: ExecutionId) {
@@ -473,7 +489,7 @@ impl<M: Mutants> Node<M> {
                 Some(row) => self.shown_row(row),
             },
             (Open::Read(Read::Whole(row)), Verdict::Load(loaded)) => self.shown_whole((**row).clone(), &loaded),
-            (Open::Read(Read::List { limit }), Verdict::Summaries(mut rows)) => {
+            (Open::Read(Read::List { limit, only }), Verdict::Summaries(mut rows)) => {
                 let more = rows.len() > *limit as usize;
                 rows.truncate(*limit as usize);
                 let next = rows.last().filter(|_| more);
@@ -486,7 +502,7 @@ impl<M: Mutants> Node<M> {
                     }
                     item
                 });
-                let executions = shown.collect();
+                let executions = shown.filter(|item| only.is_none_or(|only| item.status == only)).collect();
                 Response::ok(Reply::Executions(Executions { executions, next_cursor }))
             }
             (Open::Read(Read::History(execution)), Verdict::History(page)) => {
@@ -502,6 +518,10 @@ impl<M: Mutants> Node<M> {
             (kind, verdict) => unreachable!("{verdict:?} is no answer to {kind:?}"),
         };
         self.respond(id, response);
+    }
+
+    fn none_is_broken(&self) -> bool {
+        !self.slots.values().any(|slot| matches!(slot.body, Body::Broken(_)))
     }
 
     /// Why an execution is set aside, if it is.

@@ -65,6 +65,22 @@ fn a_history_that_cannot_be_read_is_set_aside_and_shown_and_its_neighbours_load_
     let Answer::Executions(listed) = bench.ask(Request::ListExecutions(list)).reply else { panic!("a list") };
     let aside = listed.executions.iter().filter(|item| item.status == Status::Quarantined);
     assert_eq!(aside.map(|item| item.execution_id.as_str()).collect::<Vec<_>>(), ["e42"]);
+    // A filter finds it, page by page, and among the running ones it is not.
+    let mut found = |status, cursor| {
+        let labels = std::collections::BTreeMap::new();
+        let list = ListExecutions { status: Some(status), workflow: None, labels, since: None, limit: 50, cursor };
+        let Answer::Executions(page) = bench.ask(Request::ListExecutions(list)).reply else { panic!("a list") };
+        page
+    };
+    for (status, count, is_there) in [(Status::Quarantined, 1, true), (Status::Running, 99, false)] {
+        let first = found(status, None);
+        assert!(first.next_cursor.is_some(), "there are more rows than a page has");
+        let second = found(status, first.next_cursor);
+        assert_eq!(second.next_cursor, None);
+        let all: Vec<_> = first.executions.into_iter().chain(second.executions).collect();
+        assert!(all.iter().all(|item| item.status == status), "{all:?}");
+        assert_eq!((all.len(), all.iter().any(|item| item.execution_id == "e42".into())), (count, is_there));
+    }
     // The others go on.
     let session = bench.register("w");
     assert_eq!(bench.take(session).execution_id, "e0".into());

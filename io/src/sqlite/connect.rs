@@ -1,6 +1,7 @@
 //! A connection as Orbit wants it: nothing that was acknowledged is lost when the power goes.
 
 use rusqlite::{Connection, OpenFlags};
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -24,10 +25,42 @@ const CHECKPOINT: i64 = 4_000;
 pub struct Durability {
     /// `wal`
     pub journal_mode: String,
-    /// 2: FULL, the log is flushed at each commit.
-    pub synchronous: u32,
+    /// When the log is flushed.
+    pub synchronous: Synchronous,
     pub foreign_keys: bool,
     pub busy_timeout_ms: u32,
+}
+
+/// SQLite's `synchronous`, by its names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Synchronous {
+    Off,
+    Normal,
+    /// The log is flushed at each commit.
+    Full,
+    Extra,
+}
+
+impl Synchronous {
+    fn of(number: u32) -> Synchronous {
+        match number {
+            0 => Synchronous::Off,
+            1 => Synchronous::Normal,
+            2 => Synchronous::Full,
+            _ => Synchronous::Extra,
+        }
+    }
+}
+
+impl fmt::Display for Synchronous {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Synchronous::Off => "OFF",
+            Synchronous::Normal => "NORMAL",
+            Synchronous::Full => "FULL",
+            Synchronous::Extra => "EXTRA",
+        })
+    }
 }
 
 impl Durability {
@@ -35,7 +68,7 @@ impl Durability {
     pub fn required() -> Durability {
         Durability {
             journal_mode: "wal".into(),
-            synchronous: 2,
+            synchronous: Synchronous::Full,
             foreign_keys: true,
             busy_timeout_ms: u32::try_from(BUSY_TIMEOUT.as_millis()).expect("5,000 is small"),
         }
@@ -45,7 +78,7 @@ impl Durability {
     pub(super) fn of(connection: &Connection) -> rusqlite::Result<Durability> {
         Ok(Durability {
             journal_mode: connection.pragma_query_one(None, "journal_mode")?,
-            synchronous: connection.pragma_query_one(None, "synchronous")?,
+            synchronous: Synchronous::of(connection.pragma_query_one(None, "synchronous")?),
             foreign_keys: connection.pragma_query_one(None, "foreign_keys")?,
             busy_timeout_ms: connection.pragma_query_one(None, "busy_timeout")?,
         })

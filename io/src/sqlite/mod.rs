@@ -23,6 +23,6 @@ mod statement;
 mod utc;
 
 pub use backend::SqliteBackend;
-pub use connect::Durability;
+pub use connect::{Durability, Synchronous};
 pub use open::{OpenError, SqliteStore};
 pub use peek::{Peek, PeekError, peek};

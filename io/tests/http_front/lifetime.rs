@@ -21,8 +21,10 @@ async fn a_connection_is_reused_and_closed_once_it_is_idle_for_too_long() {
     let server = Server::start(quick(), fine);
     let mut client = server.connect().await;
     client.get("/livez").await;
-    // Idle for longer than a head may take: that is another deadline.
-    tokio::time::sleep(2 * quick().header_timeout).await;
+    // Idle for longer than a head may take, as one that is begun now shows: that is another deadline.
+    let mut witness = server.connect().await;
+    witness.send("GET /livez HT").await;
+    witness.closed().await;
     assert_eq!(client.get("/livez").await.status, 200);
     let begun = Instant::now();
     assert_eq!(client.closed().await, b"");
@@ -31,11 +33,18 @@ async fn a_connection_is_reused_and_closed_once_it_is_idle_for_too_long() {
 
 #[tokio::test]
 async fn a_request_may_take_longer_than_any_deadline_of_its_connection() {
-    let mut server = Server::start(quick(), hold);
+    let mut server = Server::start(quick(), |request| match request {
+        Request::Poll(_) => Says::Hold,
+        other => fine(other),
+    });
     let mut client = server.connect().await;
     client.send(poll_bytes()).await;
     server.next_request().await;
-    tokio::time::sleep(quick().idle_timeout + quick().header_timeout).await;
+    // A connection that is idle from now on is closed in time, and the longest of its deadlines is that.
+    assert!(quick().idle_timeout > quick().header_timeout.max(quick().body_timeout).max(quick().write_timeout));
+    let mut witness = server.connect().await;
+    witness.get("/livez").await;
+    witness.closed().await;
     server.answer_held(one_task(3)).await;
     assert_eq!(client.answer().await.status, 200);
 }
@@ -59,15 +68,19 @@ async fn requests_sent_at_once_are_answered_in_their_order() {
 async fn bodies_come_in_pieces_and_in_chunks() {
     let mut server = Server::start(quick(), fine);
     let mut client = server.connect().await;
+    // What is answered on another connection shows that the server has read what came before it.
+    let mut other = server.connect().await;
     let head = "POST /v1/executions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
     let expected = |request: &Request| matches!(request, Request::Start(start) if start.workflow.as_str() == "W");
     client.send(format!("{head}content-length: 16\r\n\r\n{{\"work")).await;
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    other.get("/livez").await;
+    server.next_request().await;
     client.send("flow\":\"W\"}").await;
     client.answer().await;
     assert!(expected(&server.next_request().await.1));
     client.send(format!("{head}transfer-encoding: chunked\r\n\r\n6\r\n{{\"work\r\n")).await;
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    other.get("/livez").await;
+    server.next_request().await;
     client.send("a\r\nflow\":\"W\"}\r\n0\r\n\r\n").await;
     client.answer().await;
     assert!(expected(&server.next_request().await.1));
@@ -113,7 +126,10 @@ async fn a_client_that_is_slow_to_take_a_long_answer_gets_it_whole() {
     let mut client = server.connect().await;
     client.send(poll_bytes()).await;
     soon("the first bytes of the answer", client.socket.readable()).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    // One that is idle from now on is closed before the long answer is taken.
+    let mut witness = server.connect().await;
+    witness.get("/livez").await;
+    witness.closed().await;
     assert!(client.answer().await.body.len() > 32 << 20);
     assert_eq!(client.get("/livez").await.status, 200, "it is not idle before it has it");
 }

@@ -6,7 +6,7 @@ use orbit_core::node::Connection;
 use orbit_core::store::append::{Append, GroupOutcome, Status, TaskChange};
 use orbit_core::store::outcome::Reply;
 use orbit_core::store::transaction::{Transaction, Verdict};
-use orbit_io::sqlite::{Durability, OpenError, PeekError, SqliteStore, peek};
+use orbit_io::sqlite::{Durability, OpenError, PeekError, SqliteStore, Synchronous, peek};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -19,7 +19,7 @@ fn commits_are_flushed_as_sqlite_itself_says() {
     let store = SqliteStore::open(folder.path().join("orbit.db")).unwrap();
     let found = store.durability().unwrap();
     assert_eq!(found, Durability::required());
-    assert_eq!((found.journal_mode.as_str(), found.synchronous), ("wal", 2));
+    assert_eq!((found.journal_mode.as_str(), found.synchronous), ("wal", Synchronous::Full));
 }
 
 #[test]

@@ -426,8 +426,13 @@ async fn a_server_that_is_away_at_first_is_waited_for() {
     let addr = Fake::start().await.kill().await;
     let away = Fake::start().await;
     let url = format!("http://{addr}");
+    // What listens there hangs up at once: the worker comes in vain, more than once.
+    let hangs_up = tokio::net::TcpListener::bind(addr).await.unwrap();
     let mut bench = Bench::start(&away, |builder| builder.servers(url));
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    for _ in 0..2 {
+        drop(hangs_up.accept().await.unwrap());
+    }
+    drop(hangs_up);
     let mut fake = Fake::start_on(addr).await;
     fake.register("s1", 60_000).await;
     fake.expect(POLL).await;

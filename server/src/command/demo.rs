@@ -1,6 +1,6 @@
 //! `orbit demo`: everything that there is, in one process and over real HTTP.
 
-use super::dev::{reachable, temporary_folder};
+use super::dev::temporary_folder;
 use super::history::{Lines, Reader};
 use super::order_tasks as tasks;
 use super::server::ended;
@@ -8,7 +8,7 @@ use crate::cli::DemoArgs;
 use crate::config::{LogSettings, Options, Settings};
 use crate::failure::{Exit, Failure};
 use crate::output::{self, print};
-use crate::serve::{Server, Signals};
+use crate::serve::{Server, Signals, reachable};
 use crate::telemetry;
 use orbit_sdk::{Client, Format, StartOptions, Status, Worker, json};
 use std::net::SocketAddr;

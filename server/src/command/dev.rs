@@ -3,9 +3,9 @@
 use super::document::Document;
 use super::server::ended;
 use crate::cli::DevArgs;
-use crate::config::{Options, Settings};
+use crate::config::{Options, Settings, warn_of_misspelt_variables};
 use crate::failure::Failure;
-use crate::serve::{Server, Signals};
+use crate::serve::{Server, Signals, reachable};
 use crate::{output, telemetry};
 use orbit_sdk::Client;
 use std::time::Duration;
@@ -16,6 +16,7 @@ const READY_WITHIN: Duration = Duration::from_secs(30);
 /// Serves until a signal comes, and removes the database.
 pub async fn run(arguments: DevArgs) -> Result<(), Failure> {
     telemetry::begin(&arguments.log)?;
+    warn_of_misspelt_variables();
     let documents = arguments.files.iter().map(|file| Document::read(file)).collect::<Result<Vec<_>, _>>()?;
     let folder = temporary_folder("orbit-dev-")?;
     let options = Options::from_settings(Settings {
@@ -49,15 +50,4 @@ pub async fn run(arguments: DevArgs) -> Result<(), Failure> {
 pub fn temporary_folder(prefix: &str) -> Result<tempfile::TempDir, Failure> {
     let made = tempfile::Builder::new().prefix(prefix).tempdir();
     made.map_err(|error| Failure::new(format!("no temporary folder can be made: {error}")))
-}
-
-/// The address at which this host reaches a server that serves this one.
-pub fn reachable(mut addr: std::net::SocketAddr) -> std::net::SocketAddr {
-    if addr.ip().is_unspecified() {
-        addr.set_ip(match addr {
-            std::net::SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
-            std::net::SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
-        });
-    }
-    addr
 }

@@ -5,6 +5,7 @@ use crate::cli::{CancelArgs, ExecutionArgs, ExecutionsCommand, ListArgs, WaitArg
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Form, Table};
 use crate::waiting::sentence;
+use orbit_core::definition::nearest;
 use orbit_sdk::{Client, Execution, ExecutionSummary, ExecutionsPage, ExecutionsQuery, Status};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,9 +34,9 @@ async fn list(arguments: ListArgs) -> Result<(), Failure> {
         status: arguments.status.as_deref().map(Status::from),
         workflow: arguments.workflow,
         labels: arguments.labels.into_iter().collect::<BTreeMap<_, _>>(),
-        since_ms: arguments.since,
+        since_ms: arguments.since.map(|since| since.0),
         limit: None,
-        cursor: None,
+        cursor: arguments.cursor,
     };
     let mut executions: Vec<ExecutionSummary> = Vec::new();
     loop {
@@ -48,7 +49,15 @@ async fn list(arguments: ListArgs) -> Result<(), Failure> {
             break;
         }
     }
+    if executions.is_empty()
+        && let Some(name) = &query.workflow
+    {
+        note_unknown(&client, name).await?;
+    }
     let page = ExecutionsPage { executions, next_cursor: query.cursor };
+    if let (Form::Table, Some(cursor)) = (arguments.output.form, &page.next_cursor) {
+        output::note(&format!("more follow: --cursor {cursor}, or --limit 0 for all"));
+    }
     output::list(
         arguments.output.form,
         &page,
@@ -70,6 +79,19 @@ async fn list(arguments: ListArgs) -> Result<(), Failure> {
             table
         },
     )
+}
+
+/// Tells where nothing is found because no workflow has the name that was asked for.
+async fn note_unknown(client: &Client, name: &str) -> Result<(), Failure> {
+    let workflows = client.workflows().await?;
+    if !workflows.iter().any(|workflow| workflow.name == name) {
+        let hint = match nearest(name, workflows.iter().map(|workflow| workflow.name.as_str())) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => "`orbit workflows list` shows those that are deployed".into(),
+        };
+        output::note(&format!("no workflow is called `{name}`; {hint}"));
+    }
+    Ok(())
 }
 
 async fn show(arguments: ExecutionArgs) -> Result<(), Failure> {

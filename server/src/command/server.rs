@@ -1,7 +1,7 @@
 //! `orbit server`
 
 use crate::cli::ServerArgs;
-use crate::config::{Options, Settings};
+use crate::config::{Options, Settings, warn_of_misspelt_variables};
 use crate::failure::Failure;
 use crate::serve::{Server, Signals};
 use crate::telemetry;
@@ -13,6 +13,7 @@ pub async fn run(arguments: ServerArgs) -> Result<(), Failure> {
         None => arguments.settings,
     };
     telemetry::begin(&settings.log)?;
+    warn_of_misspelt_variables();
     let options = Options::from_settings(settings)?;
     let signals = Signals::listen()?;
     let server = Server::start(&options)?;

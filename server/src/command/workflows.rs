@@ -3,7 +3,8 @@
 use super::client;
 use crate::cli::{ListWorkflowsArgs, ShowWorkflowArgs, WorkflowsCommand};
 use crate::failure::Failure;
-use crate::output::{self, Table};
+use crate::output::{self, Form, Table};
+use std::collections::BTreeSet;
 
 /// Runs one of them.
 pub async fn run(command: WorkflowsCommand) -> Result<(), Failure> {
@@ -15,6 +16,11 @@ pub async fn run(command: WorkflowsCommand) -> Result<(), Failure> {
 
 async fn list(arguments: ListWorkflowsArgs) -> Result<(), Failure> {
     let workflows = client(&arguments.remote)?.workflows().await?;
+    if arguments.output.form == Form::Ids {
+        // Names are what commands take, and a workflow has one for all of its versions.
+        let names: BTreeSet<&str> = workflows.iter().map(|one| one.name.as_str()).collect();
+        return output::print(&names.into_iter().map(|name| format!("{name}\n")).collect::<String>());
+    }
     output::list(
         arguments.output.form,
         &workflows,

@@ -181,7 +181,7 @@ fn of_deliveries(deliveries: &[Delivery], seen: &Seen, problems: &mut Vec<String
 fn of_durability(record: &Record, problems: &mut Vec<String>) {
     let durability = &record.durability;
     let settings = match record.store {
-        Store::Sqlite => &["journal_mode=wal", "synchronous=2", "journal_mode:\"wal\""][..],
+        Store::Sqlite => &["journal_mode=wal", "synchronous=FULL", "journal_mode:\"wal\""][..],
         Store::Postgres => &["synchronous_commit=on", "fsync=on", "synchronous_commit:\"on\"", "fsync:\"on\""][..],
     };
     for setting in settings {

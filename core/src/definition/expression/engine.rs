@@ -178,10 +178,23 @@ fn describe(error: &minijinja::Error) -> String {
     match error.kind() {
         ErrorKind::OutOfFuel => too_much_work(),
         kind => match error.detail() {
-            Some(detail) => format!("{kind}: {}", detail.replace("plain object", "null")),
+            Some(detail) => match detail.strip_prefix("unable to calculate ") {
+                Some(what) if is_division_by_zero(what) => {
+                    format!("divides by zero: {what}; ask for the divisor first: `a / b if b else 0`")
+                }
+                Some(what) => format!("cannot calculate {what}"),
+                None => format!("{kind}: {}", detail.replace("plain object", "null")),
+            },
             None => kind.to_string(),
         },
     }
+}
+
+/// Of an operation that failed, as the engine writes it: `1 // 0`.
+fn is_division_by_zero(operation: &str) -> bool {
+    let mut words = operation.rsplit(' ');
+    let divisor = words.next().and_then(|word| word.parse::<f64>().ok());
+    divisor == Some(0.0) && matches!(words.next(), Some("/" | "//" | "%"))
 }
 
 fn too_much_work() -> String {

@@ -513,7 +513,7 @@ fn server() -> Schemas {
     let cluster = |object: Object| {
         object
             .with("role", role())
-            .with("node_id", said(or_null(text()), "Null without a cluster."))
+            .with("node_id", said(or_null(text()), "The server's name (`--node-id`)."))
             .with("term", or_null(count()))
             .with("leader", or_null(named("Leader")))
     };

@@ -6,6 +6,7 @@ use crate::http::json;
 use crate::http::url::{self, Query};
 use orbit_core::api::request::{ListExecutions, Start};
 use orbit_core::api::{ApiError, Request};
+use orbit_core::definition::nearest;
 use orbit_core::execution::event::Labels;
 use orbit_core::id::{ExecutionId, Seq, Version, WorkflowName};
 use orbit_core::store::append::Status;
@@ -90,7 +91,9 @@ pub fn list(query: Option<&str>) -> Result<Request, ApiError> {
         None => None,
         Some(text) => Some(Status::parse(&text).ok_or_else(|| {
             let all: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
-            url::invalid("query", "status", format_args!("is no status; the statuses are {}", all.join(", ")))
+            let meant = nearest(&text, all.iter().copied()).map(|meant| format!("; did you mean `{meant}`?"));
+            let meant = meant.unwrap_or_default();
+            url::invalid("query", "status", format_args!("is no status; the statuses are {}{meant}", all.join(", ")))
         })?),
     };
     let workflow = match query.take("workflow") {

@@ -304,7 +304,10 @@ fn durability(db: &Database) -> Result<Vec<(&'static str, Value)>, Failure> {
             let durability = store
                 .durability()
                 .map_err(|error| Failure::new(format!("the database's settings cannot be read: {error}")))?;
-            Ok(vec![("journal_mode", json!(durability.journal_mode)), ("synchronous", json!(durability.synchronous))])
+            Ok(vec![
+                ("journal_mode", json!(durability.journal_mode)),
+                ("synchronous", json!(durability.synchronous.to_string())),
+            ])
         }
         Database::Postgres(_, address) => {
             let settings = peek((**address).clone()).map_err(|error| Failure::new(error.to_string()))?.settings;
