@@ -169,6 +169,9 @@ pub struct BenchArgs {
     /// one [default: a file that is thrown away; PostgreSQL needs one named].
     #[arg(long, value_name = "FILE|URL", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub alone: Option<String>,
+    /// Be the server, and write to this file what it has written.
+    #[arg(long, hide = true, value_name = "FILE")]
+    pub serve: Option<PathBuf>,
     /// Be one of the workers, of the server at this address.
     #[arg(long, hide = true, value_name = "URL")]
     pub worker: Option<String>,

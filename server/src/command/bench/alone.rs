@@ -1,11 +1,11 @@
 //! What the database does with the same rows in the same batches, without a server: what the figures are a share of.
 
-use super::{ONE, ORDER, PATIENCE, orders, spawn_workers};
-use crate::cli::BenchArgs;
-use crate::config::{Options, Settings};
+use crate::command::server::ended as ended_well;
+use crate::config::{LogSettings, Options, Settings};
 use crate::database::Database;
 use crate::failure::Failure;
-use crate::serve::{Server, open};
+use crate::serve::{Server, Store, open};
+use crate::telemetry;
 use orbit_core::id::Incarnation;
 use orbit_core::node::{CallId, Connection};
 use orbit_core::store::append::{Fence, GroupOutcome};
@@ -15,9 +15,10 @@ use orbit_core::store::transaction::{Campaign, CampaignVerdict, Transaction, Ver
 use orbit_core::time::WallMs;
 use orbit_io::driver::record::Recorder;
 use orbit_io::driver::{Attached, Backend};
-use orbit_sdk::{Client, Format};
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Read, Write};
+use std::path::Path;
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
 use uuid::Uuid;
 
 /// What was written, and how long it took.
@@ -28,70 +29,72 @@ pub struct Alone {
     pub groups: u64,
 }
 
-/// Runs the workload once more on `db`, in a server whose writes are recorded, and then writes the same to `to`, one
-/// transaction after the other, as fast as the database answers.
-pub async fn measure(arguments: &BenchArgs, db: &Database, to: &Database) -> Result<Alone, Failure> {
-    let (before, recorded) = record(arguments, db).await?;
-    let store = open(&options(to)?)?;
+/// Which of the recorded appends are those of the workload, by their number.
+pub type Counted = std::ops::Range<u64>;
+
+/// Is the server that is measured, with what it writes recorded: until standard input ends; then the record goes to
+/// `file`, one transaction a line.
+pub async fn serve(file: &Path) -> Result<(), Failure> {
+    let log_level = Some("warn,orbit_runtime::server=info".into());
+    telemetry::begin(&LogSettings { log_level, ..LogSettings::default() })?;
+    let recorder = Recorder::default();
+    let server = Server::start_recorded(&options(&std::env::var("ORBIT_DB").unwrap_or_default())?, Some(&recorder))?;
+    let ended = async {
+        // An error is an end as well.
+        let _ = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await;
+    };
+    ended_well(server.finish(ended).await)?;
+    let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", file.display()));
+    let mut out = BufWriter::new(File::create(file).map_err(failed)?);
+    for transaction in recorder.take() {
+        serde_json::to_writer(&mut out, &transaction).map_err(|error| failed(error.into()))?;
+        out.write_all(b"\n").map_err(failed)?;
+    }
+    out.flush().map_err(failed)
+}
+
+/// Writes what `file` holds to `to`, one transaction after the other, as fast as the database answers; what the counted
+/// appends and what stands between them took.
+pub async fn measure(file: &Path, counted: Counted, to: &Database) -> Result<Alone, Failure> {
+    let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", file.display()));
+    let lines = BufReader::new(File::open(file).map_err(failed)?).lines();
+    let read = lines.map(|line| serde_json::from_str(&line?).map_err(std::io::Error::from));
+    let recorded = read.collect::<Result<Vec<Transaction>, std::io::Error>>().map_err(failed)?;
+    let store = open(&options(&to.text())?)?;
     let on_thread = move || match store {
-        crate::serve::Store::Sqlite(store) => write(store.attach(), before, recorded),
-        crate::serve::Store::Postgres(store) => write(store.attach(), before, recorded),
+        Store::Sqlite(store) => write(store.attach(), recorded, counted),
+        Store::Postgres(store) => write(store.attach(), recorded, counted),
     };
     let written = tokio::task::spawn_blocking(on_thread).await;
     written.map_err(|error| Failure::new(format!("writing without a server ended badly: {error}")))?
 }
 
-fn options(db: &Database) -> Result<Options, Failure> {
+fn options(db: &str) -> Result<Options, Failure> {
     let addr = "127.0.0.1:0".parse().expect("an address");
-    Options::from_settings(Settings { db: Some(db.text()), addr: Some(addr), ..Settings::default() })
+    Options::from_settings(Settings { db: Some(db.into()), addr: Some(addr), ..Settings::default() })
 }
 
-/// What a server writes before the orders, and for them.
-async fn record(arguments: &BenchArgs, db: &Database) -> Result<(Vec<Transaction>, Vec<Transaction>), Failure> {
-    let recorder = Recorder::default();
-    let server = Server::start_recorded(&options(db)?, Some(&recorder))?;
-    let url = format!("http://{}", server.addr());
-    let (stop, stopped) = oneshot::channel::<()>();
-    let server = tokio::spawn(server.finish(async { drop(stopped.await) }));
-    let client = Client::new(&url, None)?.with_patience(PATIENCE);
-    let begun = Instant::now();
-    while !client.ready().await.is_ok_and(|ready| ready.ready) {
-        if server.is_finished() || begun.elapsed() > PATIENCE {
-            return Err(Failure::new("the server whose writes are recorded does not serve"));
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    let workers = spawn_workers(arguments, &url)?;
-    client.deploy(ORDER, Format::Yaml).await?;
-    client.deploy(ONE, Format::Yaml).await?;
-    orders(&url, arguments.clients.min(arguments.orders), arguments.clients).await?;
-    let before = recorder.take();
-    orders(&url, arguments.orders, arguments.clients).await?;
-    let recorded = recorder.take();
-    drop(workers);
-    drop(stop);
-    // The database is to be free for whoever looks at it next.
-    let _ = server.await;
-    Ok((before, recorded))
-}
-
-fn write<B: Backend>(
-    store: Attached<B>,
-    before: Vec<Transaction>,
-    recorded: Vec<Transaction>,
-) -> Result<Alone, Failure> {
+fn write<B: Backend>(store: Attached<B>, recorded: Vec<Transaction>, counted: Counted) -> Result<Alone, Failure> {
     let mut writer = Writer { store, calls: 0 };
     let fence = writer.campaign()?;
-    for transaction in before {
-        writer.write(fence, transaction)?;
-    }
-    let begun = Instant::now();
+    let (mut appends, mut begun) = (0, None);
     let mut alone = Alone { elapsed: Duration::ZERO, transactions: 0, groups: 0 };
     for transaction in recorded {
-        alone.groups += writer.write(fence, transaction)?;
-        alone.transactions += 1;
+        appends += u64::from(matches!(transaction, Transaction::Append(_)));
+        if appends > counted.end {
+            break;
+        }
+        let counts = appends > counted.start;
+        if counts {
+            begun.get_or_insert_with(Instant::now);
+        }
+        let groups = writer.write(fence, transaction)?;
+        if counts {
+            alone.transactions += 1;
+            alone.groups += groups;
+        }
     }
-    alone.elapsed = begun.elapsed();
+    alone.elapsed = begun.map_or(Duration::ZERO, |begun| begun.elapsed());
     Ok(alone)
 }
 

@@ -15,7 +15,7 @@ use orbit_io::postgres::peek;
 use orbit_io::sqlite::SqliteStore;
 use orbit_sdk::{Client, Format, StartOptions, Status, Value, Worker, json};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,9 +33,10 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Runs the workload and prints the figures; `--worker` runs one of its workers.
 pub async fn run(arguments: BenchArgs) -> Result<(), Failure> {
-    match &arguments.worker {
-        Some(url) => work(url, arguments.concurrency).await,
-        None => measure(&arguments).await,
+    match (&arguments.worker, &arguments.serve) {
+        (Some(url), _) => work(url, arguments.concurrency).await,
+        (None, Some(file)) => alone::serve(file).await,
+        (None, None) => measure(&arguments).await,
     }
 }
 
@@ -56,7 +57,8 @@ async fn measure(arguments: &BenchArgs) -> Result<(), Failure> {
     let db = Database::parse(&arguments.db.clone().unwrap_or_else(|| throw_away("bench.db")))?;
     let alone_db = alone_db(arguments, &db, || throw_away("alone.db"))?;
     let log = folder.path().join("server.log");
-    let (server, url) = start_server(&db, &log).await?;
+    let record = folder.path().join("written.jsonl");
+    let (mut server, url) = start_server(&db, &log, alone_db.as_ref().map(|_| record.as_path())).await?;
     let client = Client::new(&url, None)?.with_patience(PATIENCE);
     let workers = spawn_workers(arguments, &url)?;
     client.deploy(ORDER, Format::Yaml).await?;
@@ -75,12 +77,18 @@ async fn measure(arguments: &BenchArgs) -> Result<(), Failure> {
     let counted = |name: &str| after.get(name).unwrap_or(&0.0) - before.get(name).unwrap_or(&0.0);
     let each = |value: f64| value / arguments.orders as f64;
     let appends = counted("orbit_appends_total");
-    drop((workers, server));
-    let durability = durability(&db)?;
+    drop(workers);
     let alone = match &alone_db {
-        Some(to) => Some(alone::measure(arguments, &db, to).await?),
+        Some(to) => {
+            server.finish()?;
+            let number =
+                |counters: &BTreeMap<String, f64>| counters.get("orbit_appends_total").map_or(0, |n| *n as u64);
+            Some(alone::measure(&record, number(&before)..number(&after), to).await?)
+        }
         None => None,
     };
+    drop(server);
+    let durability = durability(&db)?;
     let orders_per_second = arguments.orders as f64 / elapsed.as_secs_f64();
     let figures = Figures {
         orders_per_second,
@@ -323,6 +331,18 @@ fn durability(db: &Database) -> Result<Vec<(&'static str, Value)>, Failure> {
 /// A child process of this program that ends with its owner.
 struct Process(Child);
 
+impl Process {
+    /// Closes its standard input, which is what it waits for, and lets it come to its end.
+    fn finish(&mut self) -> Result<(), Failure> {
+        drop(self.0.stdin.take());
+        match self.0.wait() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(Failure::new(format!("the server ended with {status}"))),
+            Err(error) => Err(Failure::new(format!("the server's end cannot be waited for: {error}"))),
+        }
+    }
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         // It may have ended already.
@@ -339,19 +359,25 @@ fn spawn_with(environment: &[(&str, &str)], arguments: &[&str], stderr: Stdio) -
     let program =
         std::env::current_exe().map_err(|error| Failure::new(format!("this program cannot be found: {error}")))?;
     let mut command = Command::new(program);
-    command.envs(environment.iter().copied()).args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+    command
+        .envs(environment.iter().copied())
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(stderr);
     command.spawn().map(Process).map_err(|error| Failure::new(format!("a process cannot be started: {error}")))
 }
 
 /// A server on this database; its process and address.
-async fn start_server(db: &Database, log: &PathBuf) -> Result<(Process, String), Failure> {
+async fn start_server(db: &Database, log: &Path, record: Option<&Path>) -> Result<(Process, String), Failure> {
     let file = std::fs::File::create(log).map_err(|error| Failure::new(format!("{}: {error}", log.display())))?;
-    let server = spawn_with(
-        // Not on the command line, which everybody on the host can read.
-        &[("ORBIT_DB", &db.text())],
-        &["server", "--addr", "127.0.0.1:0", "--log-level", "warn,orbit_runtime::server=info"],
-        file.into(),
-    )?;
+    let record = record.map(|path| path.display().to_string());
+    let arguments = match &record {
+        Some(record) => vec!["bench", "--serve", record],
+        None => vec!["server", "--addr", "127.0.0.1:0", "--log-level", "warn,orbit_runtime::server=info"],
+    };
+    // Not on the command line, which everybody on the host can read.
+    let server = spawn_with(&[("ORBIT_DB", &db.text())], &arguments, file.into())?;
     let begun = Instant::now();
     loop {
         let text = std::fs::read_to_string(log).unwrap_or_default();
