@@ -3,7 +3,8 @@
 //! One input, then effects until `None`, then wait. [`Node`] itself only routes; what it decides lives in:
 //!
 //! * `lifecycle`: becoming the writer, recovering, the regular check, stopping.
-//! * `request`: requests about workflows and executions; `worker`: requests of workers.
+//! * `request`: requests about workflows and executions; `read`: those that are only read; `worker`: requests of workers;
+//!   `probe`: how the server is.
 //! * `slot`, `load`: executions in memory, how they come in and how they leave.
 //! * `draft`: what one execution wants written next; `commit`: the batch, and what follows from its outcome.
 //! * `claim`: tasks from the queue for waiting polls; `queue`: what waits in it, for people.
@@ -19,7 +20,9 @@ pub mod input;
 mod lifecycle;
 mod load;
 pub mod log;
+mod probe;
 mod queue;
+mod read;
 mod request;
 mod slot;
 mod view;
