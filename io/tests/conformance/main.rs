@@ -5,6 +5,7 @@
 //! * The rules of the model of PostgreSQL hold on a real server ([`rules`]), and random interleavings of sessions give
 //!   the same on both ([`primitives`]).
 
+mod histogram;
 mod plan;
 mod postgres;
 mod primitives;

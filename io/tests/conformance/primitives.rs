@@ -3,42 +3,34 @@
 //!
 //! `CONFORMANCE=a..b` (half open) runs others than the usual seeds, `CONFORMANCE_JOBS=n` on so many databases at once.
 //!
-//! The model goes first, so that it is known what to wait for on the real server. What it does at one moment takes a
-//! moment there: every step is waited for until it is as it must be. Where several sessions can go on at the same
-//! moment, a real server decides by chance who is faster; such a seed is tried in several orders.
+//! After each step the real server is left to come to rest. Where several sessions can go on at the same moment, it is
+//! chance on a real server who is faster: the model then goes on in every order, and what it could have come to by then
+//! is kept as long as it is what the real server shows. A difference is what the model could not have come to.
 
-use crate::real::RealServer;
+use crate::histogram::{self, Histogram, Hits};
+use crate::real::arena::{Arena, Circumstances, Stands};
+use crate::real::rest::Telling;
+use crate::real::sql;
 use orbit_sim::postgres::script::model::ModelServer;
 use orbit_sim::postgres::script::{Change, Filter, Got, OnConflict, Op, Order, Seen, Server, Table};
-use orbit_sim::postgres::{Counts, Flaw, Policy, Scope, Settings, Strength};
+use orbit_sim::postgres::{Code, Flaw, Policy, Scope, Settings, Strength, outcomes};
 use orbit_sim::rng::{Dice, Ratio, Stream};
-use orbit_support::Postgres;
-use std::collections::BTreeSet;
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 /// The share that every test run looks at.
-const SEEDS: Range<u64> = 0..120;
-/// How often a seed is tried before a difference is one.
-const ATTEMPTS: u32 = 5;
-/// In which order those go on that can at the same moment, attempt by attempt: see [`Engine::in_order`].
-///
-/// [`Engine::in_order`]: orbit_sim::postgres::Engine::in_order
-const ORDERS: [u32; 16] = [0, u32::MAX, 1, 2, 4, 8, 16, 32, 3, 6, 12, 24, 5, 10, 20, 7];
-/// So long a session waits before it looks for a deadlock, and so long the others let it, in milliseconds.
+const SEEDS: Range<u64> = 0..400;
+/// So long a session waits before it looks for a deadlock, and so long the model lets it, in milliseconds.
 const DEADLOCK_MS: u64 = 1;
 const LOOKS_MS: u64 = 8;
-/// How long a difference is waited for to go away; and where one is expected.
-const PATIENCE: Duration = Duration::from_secs(10);
-const IMPATIENCE: Duration = Duration::from_millis(500);
 /// The time-outs of hasty sessions.
 const HASTY_MS: u64 = 100;
+/// How many orders of one moment are looked at, and how many servers the model may be at once.
+const ORDERS: usize = 50_000;
+const MODELS: usize = 500;
 
 /// What a random session does next.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Move {
     Do(u32, Op),
     Terminate(u32),
@@ -48,30 +40,20 @@ enum Move {
 /// A run of one seed on both.
 struct Run<'a, 'b> {
     dice: Dice,
-    model: ModelServer,
-    real: &'a mut RealServer<'b>,
-    /// Every wait for what is only a matter of time is this much longer.
-    patience: u64,
+    /// What the real server may be.
+    models: Vec<ModelServer>,
+    real: &'a mut Arena<'b>,
     sessions: u32,
     hasty: BTreeSet<u32>,
     /// Their clients are gone.
     gone: BTreeSet<u32>,
-    /// Their backends are gone.
-    dead: BTreeSet<u32>,
+    stands: BTreeMap<u32, Stands>,
+    hits: Hits,
     log: Vec<String>,
 }
 
-/// The two are not the same.
-#[derive(Debug)]
-struct Difference(String);
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-type Same = Result<(), Difference>;
+/// Why the two are not the same.
+type Same = Result<(), String>;
 
 fn filter(dice: &mut Dice) -> Filter {
     let id = dice.between([1, 3]) as i32;
@@ -116,44 +98,45 @@ fn statement(dice: &mut Dice) -> Op {
 }
 
 impl<'a, 'b> Run<'a, 'b> {
-    fn new(seed: u64, real: &'a mut RealServer<'b>, flaw: Option<Flaw>, attempt: u32) -> Run<'a, 'b> {
+    fn new(seed: u64, real: &'a mut Arena<'b>, flaw: Option<Flaw>) -> Run<'a, 'b> {
         let mut dice = Dice::new(seed, Stream::Plan);
+        let mut model = ModelServer::new().changed(flaw);
         let sessions = dice.between([2, 4]) as u32;
-        let hasty = (1..=sessions).filter(|_| dice.chance(Ratio::new(1, 16))).collect();
-        Run {
-            dice,
-            model: ModelServer::new().changed(flaw, ORDERS[attempt as usize % ORDERS.len()]),
-            real,
-            patience: u64::from(1 + attempt.min(4) * 2),
-            sessions,
-            hasty,
-            gone: BTreeSet::new(),
-            dead: BTreeSet::new(),
-            log: Vec::new(),
+        let hasty: BTreeSet<u32> = (1..=sessions).filter(|_| dice.chance(Ratio::new(1, 16))).collect();
+        let mut settings = Vec::new();
+        for session in 1..=sessions {
+            let timeout = if dice.chance(Ratio::new(1, 2)) { "lock" } else { "statement" };
+            let mut own = Settings { deadlock_timeout: DEADLOCK_MS, ..Settings::default() };
+            match timeout {
+                _ if !hasty.contains(&session) => {}
+                "lock" => own.lock_timeout = HASTY_MS,
+                _ => own.statement_timeout = HASTY_MS,
+            }
+            model.open(session, own);
+            settings.push((sql::set(&own), hasty.contains(&session)));
         }
+        let rows = [(Table::A, 1), (Table::A, 2), (Table::A, 3), (Table::B, 1)].map(|(table, id)| (table, id, id % 3));
+        for (table, id, v) in rows {
+            model.put(table, id, v);
+        }
+        let circumstances = Circumstances::of(seed);
+        real.begin(circumstances, &settings, &rows);
+        let log = vec![format!("{circumstances:?}, hasty: {hasty:?}")];
+        let (gone, stands, hits) = (BTreeSet::new(), BTreeMap::new(), Hits::default());
+        Run { dice, models: vec![model], real, sessions, hasty, gone, stands, hits, log }
     }
 
-    fn play(mut self) -> (Same, Counts, bool) {
-        let same = self.play_all();
-        let same = same.map_err(|d| Difference(format!("{d}\n  {}", self.log.join("\n  "))));
-        (same, self.model.counts(), self.model.has_raced())
+    fn play(mut self) -> (Same, Hits) {
+        let same = self.play_all().map_err(|d| format!("{d}\n  {}", self.log.join("\n  ")));
+        // What the models did that is left: they are what was seen.
+        let counts = self.models.first().map(ModelServer::counts).unwrap_or_default();
+        self.hits.recheck |= counts.rechecks > 0;
+        self.hits.skip |= counts.skips > 0;
+        self.hits.unique_wait |= counts.unique_waits > 0;
+        (same, self.hits)
     }
 
     fn play_all(&mut self) -> Same {
-        for session in 1..=self.sessions {
-            let hasty = self.hasty.contains(&session);
-            let either = self.dice.chance(Ratio::new(1, 2));
-            let settings = Settings {
-                deadlock_timeout: DEADLOCK_MS,
-                lock_timeout: if hasty && either { HASTY_MS } else { 0 },
-                statement_timeout: if hasty && !either { HASTY_MS } else { 0 },
-                ..Settings::default()
-            };
-            self.takes(Move::Do(session, Op::Set(settings)))?;
-        }
-        for (table, id) in [(Table::A, 1), (Table::A, 2), (Table::A, 3), (Table::B, 1)] {
-            self.takes(Move::Do(1, Op::Insert(table, id, id % 3, OnConflict::Fail)))?;
-        }
         for _ in 0..self.dice.between([12, 32]) {
             let Some(next) = self.draw() else { break };
             self.takes(next)?;
@@ -161,26 +144,34 @@ impl<'a, 'b> Run<'a, 'b> {
         self.ends()
     }
 
-    fn alive(&mut self, idle: bool) -> Vec<u32> {
-        let here: Vec<u32> = (1..=self.sessions).filter(|s| !self.gone.contains(s) && !self.dead.contains(s)).collect();
-        here.into_iter().filter(|s| !idle || self.model.is_idle(*s)).collect()
+    fn alive(&self) -> impl Iterator<Item = u32> {
+        (1..=self.sessions).filter(|s| !self.gone.contains(s) && self.stands.get(s) != Some(&Stands::Gone))
+    }
+
+    fn idle(&self) -> Vec<u32> {
+        self.alive().filter(|s| !matches!(self.stands.get(s), Some(Stands::Waits(_)))).collect()
+    }
+
+    fn in_transaction(&self, session: u32) -> bool {
+        matches!(self.stands.get(&session), Some(Stands::Ended(_, true)))
     }
 
     fn draw(&mut self) -> Option<Move> {
         if self.dice.chance(Ratio::new(1, 90)) {
-            let alive = self.alive(false);
+            let alive: Vec<u32> = self.alive().collect();
             if !alive.is_empty() {
                 let session = *self.dice.pick(&alive);
+                self.hits.death = true;
                 let terminate = self.dice.chance(Ratio::new(1, 2));
                 return Some(if terminate { Move::Terminate(session) } else { Move::Vanish(session) });
             }
         }
-        let idle = self.alive(true);
+        let idle = self.idle();
         if idle.is_empty() {
             return None;
         }
         let session = *self.dice.pick(&idle);
-        let op = if self.model.in_transaction(session) {
+        let op = if self.in_transaction(session) {
             match self.dice.weighted(&[12, 2, 1]) {
                 0 => statement(&mut self.dice),
                 1 => Op::Commit,
@@ -197,224 +188,144 @@ impl<'a, 'b> Run<'a, 'b> {
     /// Everything ends: transactions commit, and sessions that others still wait for are ended.
     fn ends(&mut self) -> Same {
         loop {
-            let idle = self.alive(true);
-            if let Some(session) = idle.iter().copied().find(|s| self.model.in_transaction(*s)) {
+            let idle = self.idle();
+            let waits = self.stands.values().any(|s| matches!(s, Stands::Waits(_)));
+            if let Some(session) = idle.iter().copied().find(|s| self.in_transaction(*s)) {
                 self.takes(Move::Do(session, Op::Commit))?;
-            } else if let (true, Some(session)) = (self.anybody_waits(), idle.first()) {
+            } else if let (true, Some(session)) = (waits, idle.first()) {
                 self.takes(Move::Terminate(*session))?;
             } else {
                 break;
             }
         }
         for table in [Table::A, Table::B] {
-            let (model, real) = (self.model.holds(table), self.real.holds(table));
-            self.compare(&model, &real, &format!("table {table:?}"))?;
+            let real = self.real.holds(table);
+            let models: BTreeSet<_> = self.models.iter_mut().map(|model| model.holds(table)).collect();
+            self.models.retain_mut(|model| model.holds(table) == real);
+            if self.models.is_empty() {
+                return Err(format!("table {table:?} holds {real:?} on PostgreSQL, and on the model {models:?}"));
+            }
         }
         Ok(())
-    }
-
-    fn anybody_waits(&mut self) -> bool {
-        (1..=self.sessions).any(|s| !self.dead.contains(&s) && !self.model.is_gone(s) && !self.model.is_idle(s))
     }
 
     fn takes(&mut self, next: Move) -> Same {
+        self.log.push(format!("{next:?}"));
+        let (hasty, sessions) = (&self.hasty, self.sessions);
+        let mut models = BTreeMap::new();
+        for model in &self.models {
+            let all = outcomes(model, ORDERS, |model| does(model, &next, hasty)).map_err(|e| e.to_string())?;
+            let alone = self.models.len() == 1 && all.len() == 1;
+            for one in all {
+                use orbit_sim::postgres::Explored;
+                let identity = if alone { String::new() } else { one.identity() };
+                models.insert(identity, one);
+            }
+        }
         match &next {
-            Move::Do(session, op) => {
-                self.model.send(*session, op);
-                if self.hasty.contains(session) {
-                    // Should it wait, its time is over before anything else happens.
-                    self.model.pause(2 * HASTY_MS);
-                }
-                self.real.send(*session, op);
-            }
-            Move::Terminate(session) => {
-                self.model.terminate(*session);
-                self.real.terminate(*session);
-            }
+            Move::Do(session, op) => self.real.send(*session, op),
+            Move::Terminate(session) => self.real.terminate(*session),
             Move::Vanish(session) => {
                 self.gone.insert(*session);
-                self.model.vanish(*session);
                 self.real.vanish(*session);
             }
         }
-        self.log.push(format!("{next:?}"));
-        // Who begins to wait looks for a deadlock soon, and nothing else happens before that.
-        let fresh = self.model.has_fresh_waits();
-        if fresh {
-            self.model.pause(LOOKS_MS);
+        let before = std::mem::replace(&mut self.stands, self.real.rest()?);
+        let changed = self.stands.iter().filter(|(session, stands)| before.get(session) != Some(stands));
+        self.log.extend(changed.map(|(session, stands)| format!("    {session}: {stands:?}")));
+        self.see(&next);
+        let mut models: Vec<ModelServer> = models.into_values().collect();
+        let could: Vec<_> = models.iter_mut().map(|model| stand(model, sessions)).collect();
+        let (real, mut at) = (&self.stands, could.iter());
+        models.retain(|_| at.next() == Some(real));
+        if models.is_empty() {
+            let could: BTreeSet<String> = could.iter().map(|stands| format!("{stands:?}")).collect();
+            let could: Vec<String> = could.into_iter().take(8).collect();
+            let (real, could, locks) = (format!("{real:?}"), could.join("\n  "), self.real.locks());
+            return Err(format!("PostgreSQL says {real}\n  the model could say\n  {could}\n  {locks}"));
         }
-        self.settle()?;
-        if fresh {
-            self.real.pause(LOOKS_MS * self.patience);
-            self.settle()?;
+        if models.len() > MODELS {
+            return Err(format!("the model could be {} servers", models.len()));
         }
+        self.models = models;
         Ok(())
     }
 
-    /// Waits until all sessions are as the model says.
-    fn settle(&mut self) -> Same {
-        for session in 1..=self.sessions {
-            if self.dead.contains(&session) {
-                continue;
+    /// What has happened.
+    fn see(&mut self, next: &Move) {
+        for (session, stands) in &self.stands {
+            let hasty = self.hasty.contains(session);
+            self.hits.blocked |= matches!(stands, Stands::Waits(_));
+            self.hits.deadlock |= stands.is(Code::Deadlock);
+            // A session that would not wait at all gets the same code as one that has waited too long.
+            let nowait = matches!(next, Move::Do(_, Op::Lock { policy: Policy::Fail, .. }));
+            self.hits.time_out |=
+                hasty && (stands.is(Code::QueryCanceled) || stands.is(Code::LockNotAvailable) && !nowait);
+        }
+    }
+}
+
+fn does(model: &mut ModelServer, next: &Move, hasty: &BTreeSet<u32>) {
+    match next {
+        Move::Do(session, op) => {
+            model.send(*session, op);
+            if hasty.contains(session) {
+                // Should it wait, its time is over before anything else happens.
+                model.pause(2 * HASTY_MS);
             }
-            if self.model.is_gone(session) {
-                self.dead.insert(session);
-                let gone = self.real.is_gone(session);
-                self.compare(&true, &gone, &format!("session {session} is gone"))?;
-            }
-            if self.gone.contains(&session) {
-                continue;
-            }
-            let wanted = match self.model.stands(session) {
+        }
+        Move::Terminate(session) => model.terminate(*session),
+        Move::Vanish(session) => model.vanish(*session),
+    }
+    // Who begins to wait looks for a deadlock soon, and nothing else happens before that.
+    while model.has_fresh_waits() {
+        model.pause(LOOKS_MS);
+    }
+}
+
+fn stand(model: &mut ModelServer, sessions: u32) -> BTreeMap<u32, Stands> {
+    let all = (1..=sessions).map(|session| {
+        let stands = if model.is_gone(session) {
+            Stands::Gone
+        } else {
+            match model.stands(session) {
                 // Never asked.
-                Seen::Waits(_) if self.model.is_idle(session) => continue,
-                // The crate does not tell of a COMMIT what became of it.
-                Seen::Ended(Got::RolledBack) => Seen::Ended(Got::Done),
-                // Who was idle when its session ended hears of it when it next asks.
-                _ if self.dead.contains(&session) => continue,
-                seen => seen,
-            };
-            let seen = self.real.look(session, &wanted);
-            self.log.push(format!("    {session}: {seen:?}"));
-            self.compare(&wanted, &seen, &format!("session {session}"))?;
-        }
-        Ok(())
-    }
-
-    fn compare<T: PartialEq + fmt::Debug>(&self, model: &T, real: &T, what: &str) -> Same {
-        if model == real {
-            return Ok(());
-        }
-        Err(Difference(format!("{what}: the model says {model:?}, PostgreSQL says {real:?}")))
-    }
-}
-
-/// What many seeds gave.
-#[derive(Default)]
-struct Histogram {
-    seeds: u64,
-    blocked: u64,
-    deadlock: u64,
-    recheck: u64,
-    skip: u64,
-    unique_wait: u64,
-    time_out: u64,
-    death: u64,
-    tried_again: u64,
-    differences: Vec<String>,
-}
-
-impl Histogram {
-    fn add(&mut self, counts: Counts) {
-        let one = |n: u64| u64::from(n > 0);
-        self.seeds += 1;
-        self.blocked += one(counts.waits);
-        self.deadlock += one(counts.deadlocks);
-        self.recheck += one(counts.rechecks);
-        self.skip += one(counts.skips);
-        self.unique_wait += one(counts.unique_waits);
-        self.time_out += one(counts.timeouts);
-        self.death += one(counts.deaths);
-    }
-}
-
-impl fmt::Display for Histogram {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rows = [
-            ("interleavings", self.seeds),
-            ("blocked", self.blocked),
-            ("deadlock", self.deadlock),
-            ("re-check on a newer version", self.recheck),
-            ("skip", self.skip),
-            ("unique wait", self.unique_wait),
-            ("time-out", self.time_out),
-            ("session death", self.death),
-            ("tried again", self.tried_again),
-            ("differences", self.differences.len() as u64),
-        ];
-        rows.iter().try_for_each(|(what, count)| writeln!(f, "{count:>9}  {what}"))
-    }
-}
-
-/// One seed, until both are the same or it has been tried often enough.
-fn one(real: &mut RealServer<'_>, seed: u64, flaw: Option<Flaw>) -> (Same, Counts, u32) {
-    for attempt in 0.. {
-        real.begin_again();
-        let (same, counts, raced) = Run::new(seed, real, flaw, attempt).play();
-        let attempts = if raced { ORDERS.len() as u32 } else { ATTEMPTS };
-        if same.is_ok() || attempt + 1 >= attempts || flaw.is_some() && attempt > 0 {
-            return (same, counts, attempt);
-        }
-    }
-    unreachable!("attempts are counted")
-}
-
-fn server() -> Postgres {
-    Postgres::start(&[("fsync", "off"), ("synchronous_commit", "off"), ("autovacuum_naptime", "5s")])
-}
-
-fn run(seeds: Range<u64>, jobs: u64) -> Histogram {
-    let server = server();
-    let (next, all) = (AtomicU64::new(seeds.start), Mutex::new(Histogram::default()));
-    let work = || {
-        let mut real = RealServer::new(&server);
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds.end {
-                return;
+                Seen::Waits(_) if model.is_idle(session) => Stands::Ended(Seen::Ended(Got::Done), false),
+                Seen::Waits(on) => Stands::Waits(on),
+                seen => Stands::Ended(seen, model.in_transaction(session)),
             }
-            let (same, counts, again) = one(&mut real, seed, None);
-            let mut all = all.lock().expect("nobody panics with it");
-            all.add(counts);
-            all.tried_again += u64::from(again > 0);
-            if let Err(difference) = same {
-                println!("seed {seed}: {difference}");
-                all.differences.push(format!("CONFORMANCE={seed}..{}: {difference}", seed + 1));
-            }
-            if all.seeds.is_multiple_of(1_000) {
-                println!("{all}");
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..jobs {
-            scope.spawn(work);
-        }
+        };
+        (session, stands)
     });
-    all.into_inner().expect("nobody panics with it")
+    all.collect()
 }
 
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|text| !text.is_empty())
+/// One seed.
+fn one(real: &mut Arena<'_>, seed: u64, flaw: Option<Flaw>) -> (Same, Hits) {
+    Run::new(seed, real, flaw).play()
 }
 
 #[test]
 fn random_interleavings_are_the_same_on_the_model_and_on_postgresql() {
-    let seeds = variable("CONFORMANCE").map_or(SEEDS, |text| {
-        let bounds = text.split_once("..").and_then(|(a, b)| Some(a.trim().parse().ok()?..b.trim().parse().ok()?));
-        bounds.unwrap_or_else(|| panic!("CONFORMANCE is written as 0..20000, not {text:?}"))
+    let telling = Telling::start();
+    let seeds = histogram::seeds().unwrap_or(SEEDS);
+    let histogram = Histogram::of(seeds, || {
+        let mut real = Arena::new(&telling);
+        move |seed| one(&mut real, seed, None)
     });
-    let jobs = variable("CONFORMANCE_JOBS").map_or(4, |n| n.parse().expect("a number of databases"));
-    let histogram = run(seeds, jobs);
-    println!("{histogram}");
-    let shown: Vec<&str> = histogram.differences.iter().take(3).map(String::as_str).collect();
-    assert!(shown.is_empty(), "{} differences:\n{}", histogram.differences.len(), shown.join("\n"));
-    assert!(histogram.blocked * 10 >= histogram.seeds * 3, "at least three in ten block:\n{histogram}");
+    histogram.hold_to("primitive operations");
 }
 
 #[test]
 fn each_deliberate_change_of_the_model_is_caught() {
-    let server = server();
-    let mut real = RealServer::new(&server);
+    let telling = Telling::start();
+    let mut real = Arena::new(&telling);
     let mut missed = Vec::new();
     for flaw in Flaw::ALL {
-        real.patience = IMPATIENCE;
         match (0..600).find_map(|seed| one(&mut real, seed, Some(flaw)).0.err().map(|d| (seed, d))) {
             Some((seed, difference)) => {
-                let text = difference.to_string();
-                real.patience = PATIENCE;
                 one(&mut real, seed, None).0.expect("without the change, that seed is the same on both");
-                println!("{flaw:?} is caught by seed {seed}: {}", text.lines().next().unwrap_or_default());
+                println!("{flaw:?} is caught by seed {seed}: {}", difference.lines().next().unwrap_or_default());
             }
             None => missed.push(flaw),
         }

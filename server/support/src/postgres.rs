@@ -141,7 +141,12 @@ impl Postgres {
 
     /// What the server logged: warnings and errors.
     pub fn log(&self) -> String {
-        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+        fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+
+    /// Where it logs to.
+    pub fn log_file(&self) -> PathBuf {
+        self.folder.path().join("log")
     }
 
     /// The process id of the server, as it wrote it down.
@@ -163,7 +168,7 @@ impl Postgres {
 
     /// Starts it after [`Postgres::halt`] or [`Postgres::kill`].
     pub fn resume(&self) {
-        let log = self.folder.path().join("log");
+        let log = self.log_file();
         let begun = Instant::now();
         // After a kill, as long as one of its processes lives it may not be started.
         while !self.controlled(&["start", "-w", "-l", log.to_str().expect("a plain path")]) {

@@ -5,7 +5,7 @@ use super::engine::{Domain, Flaw, State, Writable};
 use super::error::{Code, SqlError, Stop};
 use super::lock::{Mode, Request, RowId, Scope, Tag, Xid};
 use super::session::{Locking, Running, Waits};
-use super::table::{Mark, Snapshot, Strength};
+use super::table::{Mark, Snapshot, Strength, Version};
 use std::collections::VecDeque;
 use std::ops::RangeBounds;
 
@@ -17,6 +17,17 @@ pub enum Policy {
     Fail,
     /// Leave it out: `SKIP LOCKED`.
     Skip,
+}
+
+/// What a row is locked for, which decides how newer versions of it are come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// `SELECT … FOR`: with the version that it saw, those that have followed are locked while it still stands in line.
+    Select,
+    /// `UPDATE` and `DELETE`: the newest version is looked for.
+    Write,
+    /// `ON CONFLICT DO UPDATE`: this version or none.
+    Conflict,
 }
 
 /// A row as the statement's snapshot sees it.
@@ -167,28 +178,48 @@ impl<D: Domain + ?Sized> Context<'_, D> {
         Ok(())
     }
 
-    /// Locks a row that the snapshot saw, on its newest version (R2, R8 to R12). Under [`Policy::Wait`] it waits for
-    /// those who hold it, in line with others who wait for it.
+    /// `SELECT … FOR`: locks a row that the snapshot saw, on its newest version (R2, R8 to R12). Under [`Policy::Wait`]
+    /// it waits for those who hold it, in line with others who wait for it.
     pub fn lock(
         &mut self,
         found: &Found<D::Key, D::Row>,
         strength: Strength,
         policy: Policy,
     ) -> Result<Locked<D::Row>, Stop> {
+        self.lock_for(found, strength, policy, Purpose::Select)
+    }
+
+    /// The same for an UPDATE or a DELETE.
+    pub fn lock_to_write(&mut self, found: &Found<D::Key, D::Row>, strength: Strength) -> Result<Locked<D::Row>, Stop> {
+        self.lock_for(found, strength, Policy::Wait, Purpose::Write)
+    }
+
+    fn lock_for(
+        &mut self,
+        found: &Found<D::Key, D::Row>,
+        strength: Strength,
+        policy: Policy,
+        purpose: Purpose,
+    ) -> Result<Locked<D::Row>, Stop> {
         if self.state.writable == Writable::ReadOnly {
             return Err(Stop::error(Code::ReadOnly));
+        }
+        if self.running().locking.is_none() {
+            self.let_in()?;
         }
         let mut locking = self.running().locking.take().unwrap_or(Locking {
             row: found.row,
             version: found.version,
             strength,
             newer: false,
+            arrives: false,
+            chain: false,
             in_front: false,
             holders: VecDeque::new(),
         });
         assert_eq!((locking.row, locking.strength), (found.row, strength), "it asks again for the same");
         loop {
-            let step = self.lock_step(&mut locking, policy);
+            let step = self.lock_step(&mut locking, policy, purpose);
             match step {
                 Ok(None) => {}
                 Ok(Some(locked)) => {
@@ -204,35 +235,74 @@ impl<D: Domain + ?Sized> Context<'_, D> {
         }
     }
 
-    fn lock_step(&mut self, locking: &mut Locking, policy: Policy) -> Result<Option<Locked<D::Row>>, Stop> {
+    /// Between two rows, others may be faster: where that is explored, it lets those in who can go on.
+    fn let_in(&mut self) -> Result<(), Stop> {
+        let others = self.state.choices.are_explored() && !self.state.runnable.is_empty();
+        let running = self.running();
+        running.lets_in = others && !running.lets_in;
+        if !running.lets_in {
+            return Ok(());
+        }
+        self.state.runnable.push_back(self.session);
+        Err(Stop::Waits)
+    }
+
+    fn lock_step(
+        &mut self,
+        locking: &mut Locking,
+        policy: Policy,
+        purpose: Purpose,
+    ) -> Result<Option<Locked<D::Row>>, Stop> {
         let strength = locking.strength;
+        if let Some(Tag::Tuple(..)) = self.running().asked {
+            // The wait in line is over.
+            self.running().asked = None;
+            locking.in_front = true;
+        }
         while let Some(xid) = locking.holders.front().copied() {
             self.wait_for_end(xid)?;
             locking.holders.pop_front();
         }
-        if self.running().asked.take().is_some() {
-            // The wait in line is over.
-            locking.in_front = true;
+        if locking.chain {
+            self.follow_chain(locking);
+            return Ok(None);
         }
         let me = self.state.transaction(self.session).xid;
         let row = self.state.tables.row(locking.row);
         let version = row.version(locking.version);
-        if let Some(ended) = version.ended
-            && ended.committed.is_some()
-        {
-            let next = row.versions.iter().find(|v| v.id > version.id).map(|v| v.id);
-            let others = self.leave_front(locking);
-            let Some(next) = next else { return Ok(Some(Locked::Gone)) };
-            locking.version = next;
-            locking.newer = true;
-            // Those behind it follow to the new version at the same time.
-            if others && self.state.last_first() {
-                self.state.runnable.push_front(self.session);
-                return Err(Stop::Waits);
+        if let Some(ended) = version.ended {
+            // Who comes to a newer version that somebody else is about to replace waits for that one, and stands in no
+            // line: it has not asked for a lock on this version yet.
+            let open = ended.committed.is_none() && Some(ended.xid) != me;
+            if locking.arrives && open {
+                return match policy {
+                    Policy::Wait => {
+                        locking.holders = VecDeque::from([ended.xid]);
+                        Ok(None)
+                    }
+                    Policy::Skip => self.skips(),
+                    Policy::Fail => Err(Stop::error(Code::LockNotAvailable)),
+                };
             }
-            return Ok(None);
+            let passes = strength == Strength::KeyShare && !locking.arrives && version.keeps_key;
+            if passes {
+                return self.pass(locking, me);
+            }
+            if ended.committed.is_some() {
+                let next = row.versions.iter().find(|v| v.id > version.id).map(|v| v.id);
+                let others = self.leave_front(locking);
+                let Some(next) = next.filter(|_| purpose != Purpose::Conflict) else { return Ok(Some(Locked::Gone)) };
+                (locking.version, locking.newer, locking.arrives) = (next, true, true);
+                // Those behind it follow to the new version at the same time.
+                if others && self.state.choices.are_explored() {
+                    self.state.runnable.push_back(self.session);
+                    return Err(Stop::Waits);
+                }
+                return Ok(None);
+            }
         }
-        let followed = row.versions.iter().any(|v| v.id > version.id);
+        locking.arrives = false;
+        let is_replaced = version.ended.is_some();
         let mut holders = row.holders(me, strength);
         // Who holds the row already does not stand in line for more of it.
         let holds_some = me.is_some_and(|me| row.is_locked_by(me));
@@ -248,15 +318,9 @@ impl<D: Domain + ?Sized> Context<'_, D> {
             locking.in_front = true;
         }
         if holders.is_empty() {
-            let xid = self.state.xid(self.session);
-            self.state.tables.lock(locking.row, xid, strength);
-            let row = locking.row;
-            let value = self.state.tables.row(row).version(locking.version).value.clone();
-            let transaction = self.state.transaction(self.session);
-            if !transaction.touched.contains(&row) {
-                transaction.touched.push(row);
-            }
+            let value = self.has_locked(locking);
             if locking.newer {
+                self.running().followed = true;
                 self.state.counts.rechecks += 1;
                 if flaw == Some(Flaw::NoRecheck) {
                     return Ok(Some(Locked::Same));
@@ -265,27 +329,73 @@ impl<D: Domain + ?Sized> Context<'_, D> {
             }
             return Ok(Some(Locked::Same));
         }
-        // A key share that passes an update goes on to the versions that follow, and waits there whatever it was told:
-        // the transaction has updated the row and then deleted it.
-        let follows = strength == Strength::KeyShare && followed;
         match policy {
-            _ if follows => {}
-            Policy::Skip => {
-                self.state.counts.skips += 1;
-                return Ok(Some(Locked::Skipped));
-            }
+            Policy::Skip => return self.skips(),
             Policy::Fail => return Err(Stop::error(Code::LockNotAvailable)),
             Policy::Wait => {}
         }
-        if !locking.in_front && !holds_some && !follows {
+        // Whoever is waited for is known before it stands in line, and whether that one replaces the version.
+        locking.holders = holders.into();
+        locking.chain = purpose == Purpose::Select && is_replaced;
+        if !locking.in_front && !holds_some {
             let tag = Tag::Tuple(locking.row, locking.version);
             self.running().asked = Some(tag);
             self.ask(tag, strength.in_line(), Scope::Transaction)?;
             self.running().asked = None;
             locking.in_front = true;
         }
-        locking.holders = holders.into();
         Ok(None)
+    }
+
+    /// Who has waited for one that replaced the version locks the versions that followed, and waits for those who hold
+    /// them, before it leaves the line of this one. It gives that up where they are replaced in turn.
+    fn follow_chain(&mut self, locking: &mut Locking) {
+        let me = self.state.transaction(self.session).xid;
+        let row = self.state.tables.row(locking.row);
+        let mut later = row.versions.iter().filter(|v| v.id > locking.version).peekable();
+        let replaced = |v: &Version<D::Row>| v.ended.is_some_and(|ended| ended.committed.is_some());
+        if later.peek().is_none() || later.any(replaced) {
+            locking.chain = false;
+            return;
+        }
+        locking.holders = row.holders(me, locking.strength).into();
+        if locking.holders.is_empty() {
+            locking.chain = false;
+            self.has_locked(locking);
+        }
+    }
+
+    fn skips(&mut self) -> Result<Option<Locked<D::Row>>, Stop> {
+        self.state.counts.skips += 1;
+        Ok(Some(Locked::Skipped))
+    }
+
+    /// A key share of a version that was updated takes it as it is, though the update is committed: no key has changed.
+    /// The versions that follow are locked as well, and who has updated the row and then deleted it, or locked it for
+    /// that, is waited for, whatever the policy.
+    fn pass(&mut self, locking: &mut Locking, me: Option<Xid>) -> Result<Option<Locked<D::Row>>, Stop> {
+        let row = self.state.tables.row(locking.row);
+        let holders = row.holders(me, locking.strength);
+        if !holders.is_empty() {
+            locking.holders = holders.into();
+            return Ok(None);
+        }
+        if row.newest().ended.is_some_and(|ended| ended.committed.is_some()) {
+            return Ok(Some(Locked::Gone));
+        }
+        let value = self.has_locked(locking);
+        Ok(Some(if locking.newer { Locked::Newer(value) } else { Locked::Same }))
+    }
+
+    /// The row is locked, from the version on that was come to; that one's value.
+    fn has_locked(&mut self, locking: &Locking) -> D::Row {
+        let xid = self.state.xid(self.session);
+        self.state.tables.lock(locking.row, xid, locking.strength);
+        let transaction = self.state.transaction(self.session);
+        if !transaction.touched.contains(&locking.row) {
+            transaction.touched.push(locking.row);
+        }
+        self.state.tables.row(locking.row).version(locking.version).value.clone()
     }
 
     /// Lets the next in line come to the front; whether there is one.
@@ -299,6 +409,16 @@ impl<D: Domain + ?Sized> Context<'_, D> {
             return others;
         }
         false
+    }
+
+    /// Where a statement has followed a row to a newer version, it locks that one before it writes it, and others may
+    /// come in between. Else locking and writing are one.
+    pub fn before_it_writes(&mut self) -> Result<(), Stop> {
+        if self.running().followed {
+            self.let_in()?;
+            self.running().followed = false;
+        }
+        Ok(())
     }
 
     fn mark(&mut self) -> Mark {
@@ -350,6 +470,9 @@ impl<D: Domain + ?Sized> Context<'_, D> {
     /// about to change or delete the one that is there, it waits for that transaction (R14).
     pub fn insert(&mut self, key: &D::Key, value: impl FnOnce() -> D::Row) -> Result<Inserted, Stop> {
         self.may_write()?;
+        if self.running().asked.is_none() {
+            self.let_in()?;
+        }
         loop {
             if let Some(Tag::Transaction(xid)) = self.running().asked {
                 self.wait_for_end(xid)?;
@@ -389,13 +512,17 @@ impl<D: Domain + ?Sized> Context<'_, D> {
     /// Locks the row that an insert met, on its newest version: what `ON CONFLICT DO UPDATE` does. `Gone` where it has
     /// changed meanwhile, and the insert is to be tried again.
     pub fn lock_conflicting(&mut self, row: RowId, strength: Strength) -> Result<Locked<D::Row>, Stop> {
-        let found = match &self.running().locking {
-            Some(locking) => locking.version,
-            None => self.state.tables.row(row).newest().id,
-        };
-        let row_ = self.state.tables.row(row);
-        let (key, value) = (row_.key.clone(), row_.newest().value.clone());
-        match self.lock(&Found { row, version: found, key, value }, strength, Policy::Wait)? {
+        let me = self.state.transaction(self.session).xid;
+        let asked = self.running().locking.as_ref().map(|locking| locking.version);
+        // What the insert met, though others may be about to replace it.
+        let Some(there) = self.state.tables.find(row) else { return Ok(Locked::Gone) };
+        let met = there.versions.iter().rev().find(|v| match asked {
+            Some(version) => v.id == version,
+            None => v.made.committed.is_some() || Some(v.made.xid) == me,
+        });
+        let Some(met) = met else { return Ok(Locked::Gone) };
+        let (version, key, value) = (met.id, there.key.clone(), met.value.clone());
+        match self.lock_for(&Found { row, version, key, value }, strength, Policy::Wait, Purpose::Conflict)? {
             Locked::Same => Ok(Locked::Same),
             Locked::Newer(_) | Locked::Gone => Ok(Locked::Gone),
             Locked::Skipped => unreachable!("it waits"),

@@ -79,6 +79,10 @@ pub struct Locking {
     pub strength: Strength,
     /// It is a newer version than the statement's snapshot saw.
     pub newer: bool,
+    /// It has followed the row to this version, and not looked at it yet.
+    pub arrives: bool,
+    /// Whoever it waits for replaces this version: then it locks those that have followed.
+    pub chain: bool,
     /// It is the first of those who wait for this version.
     pub in_front: bool,
     /// Whose end it waits for, one after the other.
@@ -98,6 +102,10 @@ pub struct Running<P> {
     /// The wait for an advisory lock, or for another's insert, is over when it is resumed.
     pub asked: Option<Tag>,
     pub sleeps_until: Option<u64>,
+    /// It has let others in before what it does next.
+    pub lets_in: bool,
+    /// It has locked a newer version than it saw, and not written it yet.
+    pub followed: bool,
     pub waits: Option<Waits>,
 }
 

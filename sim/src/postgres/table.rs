@@ -57,6 +57,8 @@ pub struct Version<R> {
     pub value: R,
     pub made: Mark,
     pub ended: Option<Mark>,
+    /// What ended it lets key shares pass: an update by one who had not locked the row for more.
+    pub keeps_key: bool,
 }
 
 /// A row: versions, oldest first, and who has it locked.
@@ -64,7 +66,6 @@ pub struct Version<R> {
 pub struct Row<K, R> {
     pub key: K,
     pub versions: Vec<Version<R>>,
-    /// Transactions in progress.
     pub locks: Vec<(Xid, Strength)>,
     next_version: u32,
 }
@@ -134,6 +135,11 @@ impl<K: Ord + Clone, R> Tables<K, R> {
         &self.rows[&row]
     }
 
+    /// A row, if it is there still.
+    pub fn find(&self, row: RowId) -> Option<&Row<K, R>> {
+        self.rows.get(&row)
+    }
+
     pub fn row_mut(&mut self, row: RowId) -> &mut Row<K, R> {
         self.rows.get_mut(&row).expect("a row that somebody looks at stays")
     }
@@ -155,7 +161,7 @@ impl<K: Ord + Clone, R> Tables<K, R> {
         self.last += 1;
         let id = RowId(self.last);
         self.index.entry(key.clone()).or_default().push(id);
-        let versions = vec![Version { id: 1, value, made, ended: None }];
+        let versions = vec![Version { id: 1, value, made, ended: None, keeps_key: false }];
         self.rows.insert(id, Row { key, versions, locks: Vec::new(), next_version: 2 });
         id
     }
@@ -165,12 +171,15 @@ impl<K: Ord + Clone, R> Tables<K, R> {
         let row = self.row_mut(row);
         let id = row.next_version;
         row.next_version += 1;
-        row.versions.last_mut().expect("a row has versions").ended = Some(mark);
-        row.versions.push(Version { id, value, made: mark, ended: None });
+        let keeps_key = !row.locks.contains(&(mark.xid, Strength::Update));
+        let old = row.versions.last_mut().expect("a row has versions");
+        (old.ended, old.keeps_key) = (Some(mark), keeps_key);
+        row.versions.push(Version { id, value, made: mark, ended: None, keeps_key: false });
     }
 
     pub fn delete(&mut self, row: RowId, mark: Mark) {
-        self.row_mut(row).versions.last_mut().expect("a row has versions").ended = Some(mark);
+        let old = self.row_mut(row).versions.last_mut().expect("a row has versions");
+        (old.ended, old.keeps_key) = (Some(mark), false);
     }
 
     pub fn lock(&mut self, row: RowId, xid: Xid, strength: Strength) {

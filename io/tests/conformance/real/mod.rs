@@ -1,23 +1,26 @@
 //! A real PostgreSQL, as what a script is played on.
 
-pub mod relay;
-pub mod session;
-mod sql;
+pub mod arena;
+pub mod client;
+pub mod rest;
+pub mod sql;
 
+use client::{Client, await_words};
 use orbit_sim::postgres::script::{Op, Seen, Server, Table};
 use orbit_support::{Database, Postgres};
-use postgres::{Client, SimpleQueryMessage};
 use rustix::process::{Pid, Signal, kill_process};
-use session::Session;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How patient it is at first.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// What has not come about by then does not.
+pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The tables of the language.
-const TABLES: &str = "CREATE TABLE a (id int PRIMARY KEY, v int NOT NULL, at_ms bigint NOT NULL DEFAULT 0);
+pub const TABLES: &str = "CREATE TABLE a (id int PRIMARY KEY, v int NOT NULL, at_ms bigint NOT NULL DEFAULT 0);
     CREATE TABLE b (id int PRIMARY KEY, v int NOT NULL, at_ms bigint NOT NULL DEFAULT 0);";
+
+/// Index scans visit rows in the order of their ids, which is the order in which the model locks them.
+pub const IN_ORDER: &str = "SET enable_seqscan = off; SET enable_bitmapscan = off;";
 
 /// A database of a server that is thrown away, and sessions on it.
 pub struct RealServer<'a> {
@@ -25,58 +28,70 @@ pub struct RealServer<'a> {
     database: Database,
     admin: Client,
     sessions: BTreeMap<u32, Session>,
-    /// What has not come about by then does not.
-    pub patience: Duration,
+}
+
+/// A session, and what it was last told.
+pub struct Session {
+    pub client: Client,
+    pub op: Option<Op>,
+}
+
+impl Session {
+    /// How its last command stands, if it has ended.
+    fn ended(&mut self) -> Option<Seen> {
+        self.client.listen();
+        if self.client.is_closed() {
+            return Some(Seen::Closed);
+        }
+        let op = self.op.as_ref().filter(|_| !self.client.is_busy())?;
+        Some(sql::seen(op, self.client.answer()))
+    }
 }
 
 impl<'a> RealServer<'a> {
     /// A new database with empty tables.
     pub fn new(server: &'a Postgres) -> RealServer<'a> {
         let database = server.fresh();
-        let mut admin = database.connect();
-        admin.batch_execute(TABLES).expect("tables can be made");
-        RealServer { server, database, admin, sessions: BTreeMap::new(), patience: PATIENCE }
+        let mut admin = Client::open(&database);
+        admin.query(TABLES);
+        RealServer { server, database, admin, sessions: BTreeMap::new() }
     }
 
     fn session(&mut self, session: u32) -> &mut Session {
         let database = &self.database;
-        self.sessions.entry(session).or_insert_with(|| Session::open(database))
-    }
-
-    /// Empty tables, and sessions as if they were new.
-    pub fn begin_again(&mut self) {
-        for session in self.sessions.values_mut() {
-            signal(session, Signal::CONT);
-        }
-        // What still runs is ended; what is whole is kept, since opening a session is what costs.
-        self.sessions.retain(|_, session| session.is_idle() && session.cleans_up());
-        let others = "SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity
-                      WHERE datname = current_database() AND pid <> pg_backend_pid() AND NOT pid = ANY($1)";
-        let kept: Vec<i32> = self.sessions.values().map(Session::pid).collect();
-        self.admin.execute(others, &[&kept]).expect("sessions can be ended");
-        self.admin.batch_execute("DELETE FROM a; DELETE FROM b").expect("tables can be emptied");
+        self.sessions.entry(session).or_insert_with(|| {
+            let mut client = Client::open(database);
+            client.query(IN_ORDER);
+            Session { client, op: None }
+        })
     }
 
     fn blockers(&mut self, session: u32) -> Vec<u32> {
-        let pid = self.sessions[&session].pid();
-        let row = self.admin.query_one("SELECT pg_blocking_pids($1)", &[&pid]).expect("it can be asked");
-        let pids: Vec<i32> = row.get(0);
+        let pid = self.sessions[&session].client.pid();
+        let rows = self.admin.query(&format!("SELECT unnest(pg_blocking_pids({pid}))"));
+        let pids: Vec<i32> = rows.iter().map(|row| sql::number(&row[0])).collect();
         let mut on: Vec<u32> =
-            self.sessions.iter().filter(|(_, s)| pids.contains(&s.pid())).map(|(number, _)| *number).collect();
+            self.sessions.iter().filter(|(_, s)| pids.contains(&s.client.pid())).map(|(number, _)| *number).collect();
         on.sort_unstable();
         on
     }
+
+    fn signal(&mut self, session: u32, signal: Signal) {
+        signal_to(&self.session(session).client, signal);
+    }
 }
 
-fn signal(session: &Session, signal: Signal) {
-    let pid = Pid::from_raw(session.pid()).expect("a backend has a number");
+fn signal_to(client: &Client, signal: Signal) {
+    let pid = Pid::from_raw(client.pid()).expect("a backend has a number");
     // A backend that is gone needs none.
     let _ = kill_process(pid, signal);
 }
 
 impl Server for RealServer<'_> {
     fn send(&mut self, session: u32, op: &Op) {
-        self.session(session).send(op);
+        let session = self.session(session);
+        session.op = Some(op.clone());
+        session.client.send(&sql::text(op));
     }
 
     fn look(&mut self, session: u32, wanted: &Seen) -> Seen {
@@ -86,43 +101,40 @@ impl Server for RealServer<'_> {
                 Some(seen) => return seen,
                 None => Seen::Waits(self.blockers(session)),
             };
-            if seen == *wanted || begun.elapsed() > self.patience {
+            if seen == *wanted || begun.elapsed() > PATIENCE {
                 return seen;
             }
-            std::thread::sleep(Duration::from_micros(300));
+            await_words([&self.session(session).client], Some(Duration::from_millis(1)));
         }
     }
 
     fn terminate(&mut self, session: u32) {
-        let pid = self.session(session).pid();
-        self.admin.execute("SELECT pg_terminate_backend($1)", &[&pid]).expect("a session can be ended");
+        let pid = self.session(session).client.pid();
+        self.admin.query(&format!("SELECT pg_terminate_backend({pid})"));
     }
 
     fn vanish(&mut self, session: u32) {
-        self.session(session).cut();
+        self.session(session).client.vanish();
     }
 
     fn freeze(&mut self, session: u32) {
-        signal(self.session(session), Signal::STOP);
+        self.signal(session, Signal::STOP);
     }
 
     fn thaw(&mut self, session: u32) {
-        signal(self.session(session), Signal::CONT);
+        self.signal(session, Signal::CONT);
     }
 
     fn is_gone(&mut self, session: u32) -> bool {
-        let pid = self.session(session).pid();
+        let pid = self.session(session).client.pid();
         let begun = Instant::now();
-        loop {
-            let there = self.admin.query("SELECT 1 FROM pg_stat_activity WHERE pid = $1", &[&pid]).expect("it reads");
-            if there.is_empty() {
-                return true;
-            }
-            if begun.elapsed() > self.patience {
+        while !self.admin.query(&format!("SELECT 1 FROM pg_stat_activity WHERE pid = {pid}")).is_empty() {
+            if begun.elapsed() > PATIENCE {
                 return false;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+        true
     }
 
     fn pause(&mut self, ms: u64) {
@@ -131,12 +143,11 @@ impl Server for RealServer<'_> {
 
     fn crash(&mut self) {
         self.server.restart("immediate");
-        self.admin = self.database.connect();
+        self.admin = Client::open(&self.database);
     }
 
     fn holds(&mut self, table: Table) -> Vec<(i32, i32)> {
-        let rows = self.admin.simple_query(&format!("SELECT id, v FROM {} ORDER BY id", table.name()));
-        sql::rows(&rows.expect("it reads"))
+        sql::pairs(&self.admin.query(&format!("SELECT id, v FROM {} ORDER BY id", table.name())))
     }
 }
 
@@ -144,10 +155,7 @@ impl Drop for RealServer<'_> {
     fn drop(&mut self) {
         // A backend that stands still would keep its server from stopping.
         for session in self.sessions.values() {
-            signal(session, Signal::CONT);
+            signal_to(&session.client, Signal::CONT);
         }
     }
 }
-
-/// The rows of an answer, without its tag.
-type Messages = [SimpleQueryMessage];

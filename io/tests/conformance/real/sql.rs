@@ -1,9 +1,8 @@
 //! The language as SQL, and what comes of it.
 
-use super::Messages;
+use super::client::Answer;
 use orbit_sim::postgres::script::{Change, Clock, Filter, Got, OnConflict, Op, Order, Seen};
 use orbit_sim::postgres::{Code, Policy, Scope, Settings, Strength};
-use postgres::{Error, SimpleQueryMessage};
 
 /// One statement. It is sent as text: everything that it is reaches the backend at once.
 pub fn text(op: &Op) -> String {
@@ -71,7 +70,8 @@ pub fn text(op: &Op) -> String {
     }
 }
 
-fn set(settings: &Settings) -> String {
+/// The settings of a session.
+pub fn set(settings: &Settings) -> String {
     let Settings {
         statement_timeout,
         lock_timeout,
@@ -107,39 +107,34 @@ fn condition(filter: &Filter) -> String {
 }
 
 /// What came of it.
-pub fn seen(op: &Op, result: Result<Vec<SimpleQueryMessage>, Error>) -> Seen {
-    match result {
-        Ok(messages) => Seen::Ended(got(op, &messages)),
-        Err(error) => match error.as_db_error() {
-            Some(told) if told.severity() == "ERROR" => {
-                let code = Code::ALL.iter().find(|c| c.as_str() == told.code().code());
-                Seen::Failed(*code.unwrap_or_else(|| panic!("a code that the model knows, not {told:?}")))
-            }
-            _ => Seen::Closed,
-        },
+pub fn seen(op: &Op, answer: &Answer) -> Seen {
+    match &answer.error {
+        None => Seen::Ended(got(op, answer)),
+        Some(told) if told.severity == "ERROR" => {
+            let code = Code::ALL.iter().find(|c| c.as_str() == told.code);
+            Seen::Failed(*code.unwrap_or_else(|| panic!("a code that the model knows, not {told:?}")))
+        }
+        Some(_) => Seen::Closed,
     }
 }
 
-fn got(op: &Op, messages: &Messages) -> Got {
+fn got(op: &Op, answer: &Answer) -> Got {
     match op {
-        Op::Read(..) | Op::Lock { .. } | Op::Update(..) | Op::Delete(..) | Op::Insert(..) => Got::Rows(rows(messages)),
-        Op::Advisory { wait: false, .. } | Op::Unlock { .. } => {
-            let flag = messages.iter().find_map(|m| match m {
-                SimpleQueryMessage::Row(row) => row.get(0),
-                _ => None,
-            });
-            Got::Flag(flag.expect("a row") == "t")
+        Op::Read(..) | Op::Lock { .. } | Op::Update(..) | Op::Delete(..) | Op::Insert(..) => {
+            Got::Rows(pairs(&answer.rows))
         }
+        Op::Advisory { wait: false, .. } | Op::Unlock { .. } => Got::Flag(answer.rows[0][0].as_deref() == Some("t")),
+        _ if answer.tag == "ROLLBACK" => Got::RolledBack,
         Op::Begin | Op::Commit | Op::Rollback | Op::Set(_) | Op::Advisory { .. } | Op::Sleep(_) | Op::Fail => Got::Done,
     }
 }
 
 /// Id and `v` of each row.
-pub fn rows(messages: &Messages) -> Vec<(i32, i32)> {
-    let number = |text: Option<&str>| text.expect("no column is null").parse().expect("a number");
-    let row = |message: &SimpleQueryMessage| match message {
-        SimpleQueryMessage::Row(row) => Some((number(row.get(0)), number(row.get(1)))),
-        _ => None,
-    };
-    messages.iter().filter_map(row).collect()
+pub fn pairs(rows: &[Vec<Option<String>>]) -> Vec<(i32, i32)> {
+    rows.iter().map(|row| (number(&row[0]), number(&row[1]))).collect()
+}
+
+/// A column that is a number.
+pub fn number(text: &Option<String>) -> i32 {
+    text.as_deref().expect("the column is not null").parse().expect("a number")
 }

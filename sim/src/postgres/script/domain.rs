@@ -4,6 +4,7 @@ use super::{Change, Clock, Filter, Got, OnConflict, Op, Order, Table};
 use crate::postgres::context::{Context, Found, Inserted, Locked, Policy};
 use crate::postgres::engine::{Domain, SessionId};
 use crate::postgres::error::{Code, Stop};
+use crate::postgres::lock::RowId;
 use crate::postgres::table::Strength;
 
 /// The tables of the language.
@@ -27,15 +28,17 @@ pub struct Program {
     /// What the snapshot saw and the condition let through; none before the scan.
     candidates: Option<Vec<Found<Key, Cells>>>,
     at: usize,
+    /// The row that is locked and about to be written, with what it holds.
+    writes: Option<(RowId, i32, Cells)>,
     /// The row that an insert met.
-    met: Option<crate::postgres::lock::RowId>,
+    met: Option<RowId>,
     rows: Rows,
 }
 
 impl Program {
     pub fn new(op: Op) -> Program {
         assert!(!op.is_control(), "{op:?} is a command, not a statement");
-        Program { op, candidates: None, at: 0, met: None, rows: Rows::new() }
+        Program { op, candidates: None, at: 0, writes: None, met: None, rows: Rows::new() }
     }
 }
 
@@ -128,24 +131,28 @@ impl Program {
 
     fn write(&mut self, cx: &mut Context<'_, Small>, filter: &Filter, change: Option<Change>) -> Result<(), Stop> {
         let strength = if change.is_some() { Strength::NoKeyUpdate } else { Strength::Update };
-        while let Some(found) = self.next() {
-            let locked = cx.lock(&found, strength, Policy::Wait)?;
-            self.at += 1;
-            let Some(mut value) = current(cx, filter, &found, locked) else { continue };
-            match change {
-                Some(Change::V(v)) => value.v = v,
-                Some(Change::Add(by)) => value.v += by,
-                Some(Change::Lease(ms)) => value.at_ms = cx.clock_ms() + i64::from(ms),
-                None => {
-                    cx.delete(found.row)?;
-                    self.rows.push((found.key.1, value.v));
-                    continue;
+        loop {
+            if let Some((row, id, mut value)) = self.writes {
+                cx.before_it_writes()?;
+                self.writes = None;
+                match change {
+                    Some(Change::V(v)) => value.v = v,
+                    Some(Change::Add(by)) => value.v += by,
+                    Some(Change::Lease(ms)) => value.at_ms = cx.clock_ms() + i64::from(ms),
+                    None => {}
                 }
+                if change.is_some() {
+                    cx.update(row, value)?;
+                } else {
+                    cx.delete(row)?;
+                }
+                self.rows.push((id, value.v));
             }
-            cx.update(found.row, value)?;
-            self.rows.push((found.key.1, value.v));
+            let Some(found) = self.next() else { return Ok(()) };
+            let locked = cx.lock_to_write(&found, strength)?;
+            self.at += 1;
+            self.writes = current(cx, filter, &found, locked).map(|value| (found.row, found.key.1, value));
         }
-        Ok(())
     }
 
     fn insert(&mut self, cx: &mut Context<'_, Small>, key: Key, v: i32, conflict: OnConflict) -> Result<Got, Stop> {

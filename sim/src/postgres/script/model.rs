@@ -1,8 +1,8 @@
 //! Scripts on the model.
 
-use super::domain::{Program, Small};
+use super::domain::{Cells, Program, Small};
 use super::{Got, Op, Seen, Server, Table};
-use crate::postgres::engine::{Counts, Engine, Flaw, SessionId};
+use crate::postgres::engine::{Choices, Counts, Engine, Explored, Flaw, SessionId};
 use crate::postgres::session::{Answer, Command, Outcome, Settings};
 use std::collections::BTreeMap;
 
@@ -28,16 +28,22 @@ impl ModelServer {
         ModelServer { engine, sessions: BTreeMap::new(), ended: BTreeMap::new() }
     }
 
-    /// The same with a deliberate change; and in which order those go on that could at the same moment.
-    #[must_use]
-    pub fn changed(mut self, flaw: Option<Flaw>, order: u32) -> ModelServer {
-        self.engine = self.engine.with_flaw(flaw).in_order(order);
-        self
+    /// A row that is there from the beginning.
+    pub fn put(&mut self, table: Table, id: i32, v: i32) {
+        self.engine.put((table, id), Cells { v, at_ms: 0 });
     }
 
-    /// See [`Engine::has_raced`].
-    pub fn has_raced(&self) -> bool {
-        self.engine.has_raced()
+    /// Opens a session with these settings.
+    pub fn open(&mut self, session: u32, settings: Settings) {
+        let id = self.engine.connect(settings).expect("it is up");
+        self.sessions.insert(session, id);
+    }
+
+    /// The same with a deliberate change.
+    #[must_use]
+    pub fn changed(mut self, flaw: Option<Flaw>) -> ModelServer {
+        self.engine = self.engine.with_flaw(flaw);
+        self
     }
 
     /// See [`Engine::has_fresh_waits`].
@@ -85,6 +91,16 @@ impl ModelServer {
     /// What happened so far.
     pub fn counts(&self) -> Counts {
         self.engine.counts()
+    }
+}
+
+impl Explored for ModelServer {
+    fn choices(&mut self) -> &mut Choices {
+        self.engine.choices()
+    }
+
+    fn identity(&self) -> String {
+        format!("{} {:?}", self.engine.identity(), self.ended)
     }
 }
 

@@ -58,7 +58,7 @@ fn lock_cluster(work: &mut Work, cx: &mut Cx<'_>, holds: impl Fn(&Row) -> bool) 
     let found =
         work.found.get_or_insert_with(|| cx.get(&Key::Cluster).filter(|f| holds(&f.value)).into_iter().collect());
     let Some(found) = found.first().cloned() else { return Ok(None) };
-    Ok(match cx.lock(&found, Strength::NoKeyUpdate, Policy::Wait)? {
+    Ok(match cx.lock_to_write(&found, Strength::NoKeyUpdate)? {
         Locked::Same => Some((found.row, found.value)),
         Locked::Newer(row) if holds(&row) => Some((found.row, row)),
         Locked::Newer(_) | Locked::Gone | Locked::Skipped => None,
@@ -116,7 +116,7 @@ fn requeue_claims(statement: &RequeueClaims, work: &mut Work, cx: &mut Cx<'_>) -
     let found = work.found.get_or_insert_with(|| tasks(cx).into_iter().filter(|f| anothers(&f.value)).collect());
     let found = found.clone();
     while let Some(found) = found.get(work.at) {
-        let row = match cx.lock(found, Strength::NoKeyUpdate, Policy::Wait)? {
+        let row = match cx.lock_to_write(found, Strength::NoKeyUpdate)? {
             Locked::Same => Some(found.value.clone()),
             Locked::Newer(row) => Some(row).filter(anothers),
             Locked::Gone | Locked::Skipped => None,
