@@ -94,19 +94,19 @@ pub fn r18_a_statement_timeout_covers_waits_for_locks() -> Vec<Step> {
 pub fn r18_a_lock_timeout_counts_each_wait() -> Vec<Step> {
     vec![
         put(A, 1, 0),
-        settings(2, |s| s.lock_timeout = 1_000),
+        settings(2, |s| s.lock_timeout = 4_000),
         begin(1),
         Do(1, Op::lock(A, ONE, Strength::Share), rows(&[(1, 0)])),
         Do(2, set(1, 6), waits(&[1])),
         begin(3),
         Do(3, Op::lock(A, ONE, Strength::Share), rows(&[(1, 0)])),
-        Pause(700),
+        Pause(2_600),
         commit(1),
         // Now it waits for another, from the beginning.
         Step::Waits(2, vec![3]),
-        Pause(700),
+        Pause(2_600),
         Step::Waits(2, vec![3]),
-        Pause(700),
+        Pause(2_600),
         Ends(2, Fails(Code::LockNotAvailable)),
         commit(3),
     ]
