@@ -16,6 +16,18 @@ pub type Json = Arc<Value>;
 /// Labels of an execution: what people search by.
 pub type Labels = BTreeMap<String, String>;
 
+/// About how many bytes of memory a value takes: many small ones take far more than their text.
+pub fn memory_of(value: &Value) -> u64 {
+    /// A value, and what a key costs beside its text.
+    const EACH: u64 = 32;
+    EACH + match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len() as u64,
+        Value::Array(items) => items.iter().map(memory_of).sum(),
+        Value::Object(fields) => fields.iter().map(|(key, field)| EACH + key.len() as u64 + memory_of(field)).sum(),
+    }
+}
+
 /// Something that happened to an execution, as its history records it.
 ///
 /// An event is *external* (it came from outside: created, dispatched, results, cancels, lost workers) or *decided*
@@ -158,6 +170,22 @@ impl TaskError {
 }
 
 impl Event {
+    /// About how many bytes of memory what it brings takes, beside its names: values mostly take more than their text.
+    pub fn memory(&self) -> u64 {
+        match self {
+            Event::WorkflowCreated { input: value, .. }
+            | Event::StepScheduled { input: value, .. }
+            | Event::StepSucceeded { output: value, .. }
+            | Event::WorkflowCompleted { output: value } => memory_of(value),
+            Event::StepAttemptFailed { error, .. }
+            | Event::StepFailed { error, .. }
+            | Event::WorkflowFailed { error }
+            | Event::LimitReached { error, .. }
+            | Event::ContractViolated { error, .. } => error.details.as_ref().map_or(0, |details| memory_of(details)),
+            _ => 0,
+        }
+    }
+
     /// Whether the event came from outside, so that no decision explains it.
     ///
     /// `StepSucceeded` and `StepAttemptFailed` are external where they carry the token of a delivery.

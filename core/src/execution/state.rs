@@ -1,6 +1,6 @@
 //! What a history folds to.
 
-use crate::execution::event::{DecodeError, Event, Identity, Json, Labels, Recorded, TaskError};
+use crate::execution::event::{DecodeError, Event, Identity, Json, Labels, Recorded, TaskError, memory_of};
 use crate::id::{DefinitionHash, ExecutionId, Seq, SessionId, StepId, UnitKey, Version, WorkerId, WorkflowName};
 use crate::store::append::{Status, Summary};
 use crate::time::ClusterMs;
@@ -347,6 +347,13 @@ impl State {
             Phase::Cancelling { reason } | Phase::Ended(End::Cancelled { reason }) => reason.as_deref(),
             _ => None,
         }
+    }
+
+    /// About how many bytes of memory the values take that it holds.
+    pub fn memory(&self) -> u64 {
+        let inputs = self.units.values().filter_map(|unit| unit.input.as_ref());
+        let values = inputs.chain(self.outputs.values()).map(|value| memory_of(value));
+        memory_of(&self.input) + values.sum::<u64>()
     }
 
     /// The status that the API shows.

@@ -26,8 +26,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Flight {
     execution: ExecutionId,
     draft: Draft,
-    /// Of the events that it appends.
-    bytes: u64,
+    /// About how many bytes of memory its events add.
+    memory: u64,
 }
 
 impl Flight {
@@ -73,7 +73,8 @@ impl<M: Mutants> Node<M> {
             let own = group.members.iter().flat_map(|m| &m.events).map(|e| e.bytes.len()).sum::<usize>();
             bytes += own;
             groups.push(group);
-            flights.push(Flight { execution, draft, bytes: own as u64 });
+            let memory = draft.events.iter().map(|recorded| recorded.event.memory()).sum::<u64>().max(own as u64);
+            flights.push(Flight { execution, draft, memory });
         }
         if groups.is_empty() {
             return;
@@ -179,7 +180,7 @@ impl<M: Mutants> Node<M> {
 
     /// A group is durable: memory follows, and what it promises leaves.
     fn written(&mut self, flight: Flight) {
-        let Flight { execution, mut draft, bytes } = flight;
+        let Flight { execution, mut draft, memory } = flight;
         self.counters.append_groups += 1;
         self.done(&draft.works);
         self.count_and_log(&execution, &draft);
@@ -194,7 +195,7 @@ impl<M: Mutants> Node<M> {
         }
         let slot = self.slots.get_mut(&execution).expect("an execution in flight stays in memory");
         slot.body = Body::Resident(Box::new(resident));
-        slot.bytes += bytes;
+        slot.bytes += memory;
         self.close_attempts(&execution);
         for handover in std::mem::take(&mut draft.dispatches) {
             self.hand(handover);

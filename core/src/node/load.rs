@@ -201,9 +201,13 @@ impl<M: Mutants> Node<M> {
             return;
         }
         self.counters.executions_loaded += 1;
-        let bytes = loaded.events.iter().map(|event| event.len() as u64).sum();
+        let bytes = loaded.events.iter().map(|event| event.len() as u64).sum::<u64>();
         let body = self.body_of(loaded);
-        self.slots.get_mut(&execution).expect("looked up above").bytes = bytes;
+        let values = match &body {
+            Ok(Body::Resident(resident)) => resident.state.memory(),
+            _ => 0,
+        };
+        self.slots.get_mut(&execution).expect("looked up above").bytes = bytes.max(values);
         self.loads_as(execution, body);
     }
 

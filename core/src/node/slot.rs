@@ -4,12 +4,12 @@ use crate::api::error::ApiError;
 use crate::api::request::{Start, TaskOutcome};
 use crate::definition::Definition;
 use crate::execution::State;
+use crate::execution::event::memory_of;
 use crate::id::{Epoch, SessionId, TaskId, Token};
 use crate::node::RequestId;
 use crate::store::append::{TaskState, Wake};
 use crate::store::statement::ClaimedTask;
 use crate::time::ClusterMs;
-use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) struct Slot {
     pub queue: VecDeque<Work>,
     /// Whether a group of it is under way: it has at most one (design, section 6).
     pub in_flight: bool,
-    /// Bytes of its history, as far as it is in memory.
+    /// About how many bytes of memory it takes.
     pub bytes: u64,
     /// Its entry in the node's timers.
     pub timer: Option<ClusterMs>,
@@ -105,18 +105,6 @@ impl Work {
             }
             Work::Dispatch { .. } | Work::Uncertain { .. } | Work::Wake | Work::Park => 0,
         }
-    }
-}
-
-/// About how many bytes of memory a value takes: many small ones take far more than their text.
-pub(crate) fn memory_of(value: &Value) -> u64 {
-    /// A value, and what a key costs beside its text.
-    const EACH: u64 = 32;
-    EACH + match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-        Value::String(text) => text.len() as u64,
-        Value::Array(items) => items.iter().map(memory_of).sum(),
-        Value::Object(fields) => fields.iter().map(|(key, field)| EACH + key.len() as u64 + memory_of(field)).sum(),
     }
 }
 

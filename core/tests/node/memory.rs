@@ -102,6 +102,19 @@ fn executions_that_are_large_leave_memory_before_they_are_many() {
 }
 
 #[test]
+fn executions_of_many_small_values_count_for_the_memory_that_they_take() {
+    let mut bench = Bench::with(|config| config.limits.max_resident_bytes = 100_000);
+    bench.deploy_chain(1);
+    for n in 0..20 {
+        // 2,000 bytes of text, and 32,000 of memory; its step is given as many.
+        bench.start("Chain", &format!("e{n}"), json!({"n": vec![1; 1_000]}));
+    }
+    assert_eq!(resident(&mut bench), 1);
+    bench.restart();
+    assert_eq!(resident(&mut bench), 1, "the same where they were read");
+}
+
+#[test]
 fn a_retry_waits_its_time_and_survives_a_restart() {
     let mut bench = Bench::new();
     bench.deploy(json!({
