@@ -1,6 +1,6 @@
 //! What can be asked of a server.
 
-use crate::execution::event::{Json, Labels, TaskError};
+use crate::execution::event::{Json, Labels, TaskError, memory_of};
 use crate::id::{ContractVersion, ExecutionId, Seq, SessionId, TaskName, Token, Version, WorkerId, WorkflowName};
 use crate::store::append::Status;
 use crate::time::ClusterMs;
@@ -53,6 +53,20 @@ pub enum Request {
     Leaderz,
     /// GET `/v1/metrics`
     Metrics,
+}
+
+impl Request {
+    /// About how many bytes of memory the values take that it brings.
+    pub fn memory(&self) -> u64 {
+        match self {
+            Request::Deploy(document) => memory_of(document),
+            Request::Start(start) => memory_of(&start.input),
+            Request::Poll(Poll { results, .. }) | Request::Report { results, .. } => {
+                results.iter().map(|result| result.outcome.memory()).sum()
+            }
+            _ => 0,
+        }
+    }
 }
 
 /// The start of an execution.
@@ -122,6 +136,18 @@ pub struct TaskResult {
 pub enum TaskOutcome {
     Succeeded(Json),
     Failed(TaskError),
+}
+
+impl TaskOutcome {
+    /// About how many bytes of memory it takes.
+    pub fn memory(&self) -> u64 {
+        match self {
+            TaskOutcome::Succeeded(output) => memory_of(output),
+            TaskOutcome::Failed(error) => {
+                error.message.len() as u64 + error.details.as_ref().map_or(0, |details| memory_of(details))
+            }
+        }
+    }
 }
 
 /// How a report came, and so how it is answered.

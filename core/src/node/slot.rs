@@ -99,10 +99,7 @@ impl Work {
         match self {
             Work::Start { start, .. } => memory_of(&start.input),
             Work::Cancel { reason, .. } => reason.as_ref().map_or(0, String::len) as u64,
-            Work::Result { outcome: TaskOutcome::Succeeded(output), .. } => memory_of(output),
-            Work::Result { outcome: TaskOutcome::Failed(error), .. } => {
-                error.message.len() as u64 + error.details.as_ref().map_or(0, |details| memory_of(details))
-            }
+            Work::Result { outcome, .. } => outcome.memory(),
             Work::Dispatch { .. } | Work::Uncertain { .. } | Work::Wake | Work::Park => 0,
         }
     }

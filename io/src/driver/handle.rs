@@ -2,6 +2,7 @@
 
 use orbit_core::api::{Request, Response};
 use orbit_core::node::RequestId;
+use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use tokio::sync::{mpsc, oneshot};
 /// What the driver's loop takes besides the replies of the store.
 #[derive(Debug)]
 pub enum Message {
-    /// A request, and where its answer goes.
-    Request { id: RequestId, request: Request, answer: oneshot::Sender<Response> },
+    /// A request, where its answer goes, and what is let go of once the node has looked at it.
+    Request { id: RequestId, request: Request, answer: oneshot::Sender<Response>, held: Held },
     /// The one who asked is gone.
     Gone(RequestId),
     /// An answer could not be written.
@@ -21,6 +22,9 @@ pub enum Message {
     /// SIGTERM, SIGINT, or the command line's own end.
     Stop,
 }
+
+/// Something that is kept for as long as a request waits for the node to look at it.
+pub type Held = Option<Box<dyn Any + Send>>;
 
 /// The node, as its fronts see it. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -52,9 +56,14 @@ impl NodeHandle {
 
     /// Gives a request to the node. Dropping what this returns before it is ready tells the node that nobody waits.
     pub fn submit(&self, request: Request) -> Result<Pending, Unavailable> {
+        self.submit_with(request, None)
+    }
+
+    /// The same; `held` is dropped once the node has looked at the request.
+    pub fn submit_with(&self, request: Request, held: Held) -> Result<Pending, Unavailable> {
         let id = RequestId(self.next.fetch_add(1, Ordering::Relaxed));
         let (answer, answered) = oneshot::channel();
-        match self.requests.try_send(Message::Request { id, request, answer }) {
+        match self.requests.try_send(Message::Request { id, request, answer, held }) {
             Ok(()) => Ok(Pending { id, answered: Some(answered), notices: self.notices.clone() }),
             Err(mpsc::error::TrySendError::Full(_)) => Err(Unavailable::Overloaded),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(Unavailable::Stopped),

@@ -181,9 +181,10 @@ impl<N: Machine, B: Backend> Turn<N, B> {
                 let refusal = format!("{MAX_WAITING} requests are waiting for an answer already");
                 let _ = answer.send(ApiError::new(ErrorCode::ResourceExhausted, refusal).into());
             }
-            Message::Request { id, request, answer } => {
+            Message::Request { id, request, answer, held } => {
                 self.waiting.insert(id, answer);
                 self.give(Input::Request { id, request });
+                drop(held);
             }
             Message::Gone(id) => match self.waiting.remove(&id) {
                 Some(_) => self.give(Input::RequestGone(id)),
@@ -444,7 +445,7 @@ mod tests {
         });
         // Without a `Pending`, nobody says that the asker left: only the closed channel does.
         let (answer, answered) = oneshot::channel();
-        handle.send_raw(Message::Request { id: RequestId(900), request: Request::Livez, answer });
+        handle.send_raw(Message::Request { id: RequestId(900), request: Request::Livez, answer, held: None });
         two_inputs(&seen).await;
         drop(answered);
         handle.stop();

@@ -41,8 +41,8 @@ pub struct Service {
     extra: Option<Arc<dyn Extra>>,
     /// Makes the ids of requests differ from those of the process before.
     boot: String,
-    /// Bytes of bodies that are being read.
-    body_memory: AtomicUsize,
+    /// Memory of bodies that are being read, and of requests made of them that the node has not looked at.
+    body_memory: Arc<AtomicUsize>,
     /// Numbers requests that never reach the node.
     unsubmitted: AtomicU64,
 }
@@ -98,7 +98,7 @@ impl Service {
             limits,
             extra,
             boot: format!("{boot:08x}"),
-            body_memory: AtomicUsize::new(0),
+            body_memory: Arc::default(),
             unsubmitted: AtomicU64::new(1),
         }
     }
@@ -169,8 +169,9 @@ impl Service {
             Verb::Get => (Bytes::new(), Room::none(&self.body_memory)),
         };
         let routed = resource.request(verb, head.uri.query(), media, &bytes, &self.limits)?;
-        drop((bytes, room));
-        Ok(self.submit(routed).await?)
+        drop(bytes);
+        let room = self.room_for(room, routed.request.memory())?;
+        Ok(self.submit(routed, room).await?)
     }
 
     fn publish(&self, document: Published, head: &hyper::http::request::Parts) -> Result<Reply, Refusal> {
@@ -187,10 +188,27 @@ impl Service {
         Ok(Reply { response: written(rendered, self.new_id()), tracked: None })
     }
 
-    async fn submit(&self, routed: Routed) -> Result<Reply, ApiError> {
+    /// What a body took, as what the request takes that was made of it.
+    fn room_for(&self, body: Room, memory: u64) -> Result<Room, ApiError> {
+        drop(body);
+        let mut room = Room::none(&self.body_memory);
+        let bytes = usize::try_from(memory).unwrap_or(usize::MAX / 2);
+        if room.grow(bytes, self.config.max_body_memory) { Ok(room) } else { Err(self.no_memory()) }
+    }
+
+    fn no_memory(&self) -> ApiError {
+        let most = self.config.max_body_memory;
+        let message = format!(
+            "the requests that this server is reading, or has not looked at yet, take {most} bytes of memory already \
+             (max_body_memory)"
+        );
+        ApiError::new(ErrorCode::ResourceExhausted, message).with("limit", "max_body_memory").with("max", most)
+    }
+
+    async fn submit(&self, routed: Routed, room: Room) -> Result<Reply, ApiError> {
         let Routed { request, refused, document } = routed;
         let hands_out_tasks = matches!(request, api::Request::Poll(_));
-        let pending = self.node.submit(request).map_err(unavailable)?;
+        let pending = self.node.submit_with(request, Some(Box::new(room))).map_err(unavailable)?;
         let id = pending.id();
         let mut response = pending.await.map_err(unavailable)?;
         if !refused.is_empty() {
@@ -287,7 +305,7 @@ impl Service {
     }
 
     /// Reads a body whole, within its bounds of size and time.
-    async fn read(&self, headers: &HeaderMap, body: &mut Incoming) -> Result<(Bytes, Room<'_>), ApiError> {
+    async fn read(&self, headers: &HeaderMap, body: &mut Incoming) -> Result<(Bytes, Room), ApiError> {
         let limit = self.config.body_limit;
         let too_large = || {
             ApiError::new(ErrorCode::PayloadTooLarge, format!("the body is larger than {limit} bytes (--body-limit)"))
@@ -318,11 +336,7 @@ impl Service {
                     return Err(too_large());
                 }
                 if !taken.grow(data.len(), most) {
-                    let message = format!(
-                        "the bodies that this server is reading take {most} bytes of memory already (max_body_memory)"
-                    );
-                    let error = ApiError::new(ErrorCode::ResourceExhausted, message);
-                    return Err(error.with("limit", "max_body_memory").with("max", most));
+                    return Err(self.no_memory());
                 }
                 // Most bodies are one piece, and that piece is not copied.
                 if first.is_empty() && rest.is_empty() {
@@ -348,14 +362,14 @@ impl Service {
 }
 
 /// What a body takes of the memory that all bodies share; it is given back when this goes.
-struct Room<'s> {
-    all: &'s AtomicUsize,
+struct Room {
+    all: Arc<AtomicUsize>,
     taken: usize,
 }
 
-impl<'s> Room<'s> {
-    fn none(all: &'s AtomicUsize) -> Room<'s> {
-        Room { all, taken: 0 }
+impl Room {
+    fn none(all: &Arc<AtomicUsize>) -> Room {
+        Room { all: Arc::clone(all), taken: 0 }
     }
 
     /// Takes more; false where there is no more than `most` in all.
@@ -365,7 +379,7 @@ impl<'s> Room<'s> {
     }
 }
 
-impl Drop for Room<'_> {
+impl Drop for Room {
     fn drop(&mut self) {
         self.all.fetch_sub(self.taken, Ordering::Relaxed);
     }

@@ -207,6 +207,23 @@ async fn a_client_that_goes_on_sending_what_is_no_http_reads_the_answer_and_is_n
 }
 
 #[tokio::test]
+async fn requests_count_for_the_memory_that_their_values_take_and_not_for_their_text() {
+    let config = HttpConfig { max_body_memory: 10_000, ..quick() };
+    let server = Server::start(config, fine);
+    // 2,000 bytes of text, 32,000 of memory.
+    let many = [b"{\"workflow\":\"W\",\"input\":[1", ",1".repeat(999).as_bytes(), b"]}"].concat();
+    let few = [b"{\"workflow\":\"W\",\"input\":\"", &[b'x'; 2_000][..], b"\"}"].concat();
+    for _ in 0..10 {
+        let mut client = server.connect().await;
+        client.send(&post("/v1/executions", "application/json", &many)).await;
+        let answer = client.answer().await;
+        assert_eq!((answer.status, answer.header("retry-after")), (429, Some("1")));
+        client.send(&post("/v1/executions", "application/json", &few)).await;
+        assert_ne!(client.answer().await.status, 429);
+    }
+}
+
+#[tokio::test]
 async fn bodies_that_are_read_at_the_same_time_share_a_bound_of_memory() {
     let config = HttpConfig { max_body_memory: 1000, body_timeout: NEVER, ..quick() };
     let server = Server::start(config, fine);

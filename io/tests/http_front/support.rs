@@ -101,7 +101,7 @@ impl Server {
                     else => break,
                 };
                 let told = match message {
-                    Message::Request { id, request, answer } => {
+                    Message::Request { id, request, answer, .. } => {
                         match script(&request) {
                             Says::Answer(response) => drop(answer.send(response)),
                             Says::Hold => drop(hold.send(answer)),
