@@ -51,7 +51,7 @@ pub struct Limits {
     /// Starts, cancels and results that are not recorded yet, and reads, deployments and registrations that the
     /// database has not answered (10,000), whether or not one still waits for them; past it 429.
     pub max_queued_requests: u64,
-    /// Memory that those take, in bytes (256 MiB): inputs, results and definitions.
+    /// Memory that those take, in bytes (128 MiB): inputs, results and definitions.
     pub max_queued_bytes: u64,
     /// Open worker sessions (10,000).
     pub max_worker_sessions: u64,
@@ -75,7 +75,7 @@ impl Default for Limits {
             max_resident_executions: 10_000,
             max_resident_bytes: 128 << 20,
             max_queued_requests: 10_000,
-            max_queued_bytes: 256 << 20,
+            max_queued_bytes: 128 << 20,
             max_worker_sessions: 10_000,
             max_worker_contracts: 100_000,
             max_session_polls: 100,

@@ -28,7 +28,8 @@ pub struct HttpConfig {
     pub body_limit: usize,
     /// Bytes of one payload as JSON text (1 MiB).
     pub max_payload_bytes: usize,
-    /// Bytes of the bodies that are being read, all together (256 MiB); past it 429.
+    /// Memory of the bodies that are being read, and of requests that the node has not looked at, all together (128 MiB);
+    /// past it 429.
     pub max_body_memory: usize,
     /// Open connections (10,000); further ones are answered with 429.
     pub max_connections: usize,
@@ -50,7 +51,7 @@ impl Default for HttpConfig {
             token: None,
             body_limit: 4 << 20,
             max_payload_bytes: 1 << 20,
-            max_body_memory: 256 << 20,
+            max_body_memory: 128 << 20,
             max_connections: 10_000,
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),

@@ -84,7 +84,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// What of a body that is not wanted is read all the same, and for how long: a client that still sends would not see
 /// the answer if the socket went.
 const DISCARDED_BYTES: usize = 16 << 20;
-const DISCARDED_FOR: Duration = Duration::from_secs(2);
+const DISCARDED_FOR: Duration = Duration::from_secs(10);
 
 impl Service {
     /// A service in front of a node.
