@@ -155,7 +155,7 @@ impl<M: Mutants> Node<M> {
                     fenced = Some(current);
                 }
                 GroupOutcome::Rejected(Rejection::Refused { message }) => {
-                    self.log(LogEvent::StoreFailed { call: "append".into(), message: message.clone() });
+                    self.log(LogEvent::StoreFailed { call: "append".into(), message: message.clone(), unsaid: 0 });
                     // Told to those who asked, if any did. What it decided by itself, it would decide again.
                     let asked = flight.draft.works.iter().any(|work| work.request().is_some());
                     let execution = flight.execution.clone();

@@ -31,10 +31,13 @@ pub enum LogEvent {
     Deployed { workflow: WorkflowName, version: Version },
     /// `execution quarantined`: its history cannot be loaded.
     Quarantined { execution_id: ExecutionId, reason: String },
-    /// `store call failed`: nothing changed.
-    StoreFailed { call: String, message: String },
+    /// `store call failed`: nothing changed. The same of the same call is said once in ten seconds: `unsaid` times it was
+    /// not, before.
+    StoreFailed { call: String, message: String, unsaid: u64 },
     /// `store outcome unknown; sending again`
-    StoreUnknown { call: String },
+    StoreUnknown { call: String, unsaid: u64 },
+    /// `store answers again`
+    StoreAnswers { call: String, after_ms: u64 },
     /// `late claims put back`: tasks that a claim took after it had been given up.
     StraysRequeued { tasks: u64 },
     /// `election lock is another session's`: a server that is starting may take over.

@@ -7,6 +7,7 @@
 //!   `probe`: how the server is.
 //! * `slot`, `load`: executions in memory, how they come in and how they leave.
 //! * `draft`: what one execution wants written next; `commit`: the batch, and what follows from its outcome.
+//! * `trouble`: what the log says of a store that fails.
 //! * `claim`: tasks from the queue for waiting polls; `queue`: what waits in it, for people.
 
 mod catalog;
@@ -25,6 +26,7 @@ mod queue;
 mod read;
 mod request;
 mod slot;
+mod trouble;
 mod view;
 mod worker;
 
@@ -140,6 +142,7 @@ pub struct Node<M: Mutants = NoMutants> {
     resume: Option<Mono>,
     pause: std::time::Duration,
     claims: claim::Claims,
+    troubles: trouble::Troubles,
     queue: queue::Queue,
 
     sessions: Sessions,
@@ -227,6 +230,7 @@ impl<M: Mutants> Node<M> {
             resume: None,
             pause: commit::FIRST_PAUSE,
             claims: claim::Claims::default(),
+            troubles: trouble::Troubles::default(),
             queue: queue::Queue::default(),
             sessions: Sessions::new(config.session_timeout),
             attempts: Attempts::default(),
@@ -352,18 +356,26 @@ impl<M: Mutants> Node<M> {
             Progress::Stray => return,
             Progress::Again { name, failure: Some(failure) } => {
                 self.write_trouble(name);
-                return self.log(LogEvent::StoreFailed { call: name.into(), message: failure.message });
+                return self.say_trouble(name, Some(failure.message));
             }
             Progress::Again { name, failure: None } => {
                 self.write_trouble(name);
-                return self.log(LogEvent::StoreUnknown { call: name.into() });
+                return self.say_trouble(name, None);
             }
             Progress::Settled(call) => call,
         };
-        if let Err(failure) = &call.outcome {
-            self.write_trouble(call.transaction.name());
-            let name = call.transaction.name().into();
-            self.log(LogEvent::StoreFailed { call: name, message: failure.message.clone() });
+        let name = call.transaction.name();
+        match &call.outcome {
+            Err(failure) => {
+                self.write_trouble(name);
+                self.say_trouble(name, Some(failure.message.clone()));
+            }
+            Ok(_) => {
+                if let Some(lasted) = self.troubles.over(self.now.mono, name) {
+                    let after_ms = u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX);
+                    self.log(LogEvent::StoreAnswers { call: name.into(), after_ms });
+                }
+            }
         }
         let outcome = call.outcome;
         self.called -= u64::from(call.purpose.of_request());
@@ -384,6 +396,17 @@ impl<M: Mutants> Node<M> {
             Purpose::Read(request) => self.on_read(request, outcome),
             Purpose::SaveWorker => {}
         }
+    }
+
+    /// A call failed with this message, or its outcome is unknown: what the log says of it, which is bounded however often
+    /// it is tried again.
+    fn say_trouble(&mut self, call: &'static str, message: Option<String>) {
+        let Some(unsaid) = self.troubles.met(self.now.mono, call, message.as_deref()) else { return };
+        let call = call.into();
+        self.log(match message {
+            Some(message) => LogEvent::StoreFailed { call, message, unsaid },
+            None => LogEvent::StoreUnknown { call, unsaid },
+        });
     }
 
     /// A call did not go through at once: what that says about the database.

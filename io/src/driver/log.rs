@@ -52,11 +52,14 @@ pub fn write(event: &LogEvent) {
         LogEvent::Quarantined { execution_id, reason } => {
             tracing::error!(target: ENGINE, %execution_id, %reason, "execution quarantined");
         }
-        LogEvent::StoreFailed { call, message } => {
-            tracing::warn!(target: ENGINE, %call, error = %message, "store call failed");
+        LogEvent::StoreFailed { call, message, unsaid } => {
+            tracing::warn!(target: ENGINE, %call, error = %message, unsaid, "store call failed");
         }
-        LogEvent::StoreUnknown { call } => {
-            tracing::warn!(target: ENGINE, %call, "store outcome unknown; sending again");
+        LogEvent::StoreUnknown { call, unsaid } => {
+            tracing::warn!(target: ENGINE, %call, unsaid, "store outcome unknown; sending again");
+        }
+        LogEvent::StoreAnswers { call, after_ms } => {
+            tracing::info!(target: ENGINE, %call, after_ms, "store answers again");
         }
         LogEvent::StraysRequeued { tasks } => tracing::warn!(target: ENGINE, tasks, "late claims put back"),
         LogEvent::ElectionLockLost => {
@@ -147,8 +150,9 @@ mod tests {
             },
             LogEvent::Deployed { workflow: "W".into(), version: "1.0.0".into() },
             LogEvent::Quarantined { execution_id: "e".into(), reason: "r".into() },
-            LogEvent::StoreFailed { call: "append".into(), message: "m".into() },
-            LogEvent::StoreUnknown { call: "append".into() },
+            LogEvent::StoreFailed { call: "append".into(), message: "m".into(), unsaid: 2 },
+            LogEvent::StoreUnknown { call: "append".into(), unsaid: 0 },
+            LogEvent::StoreAnswers { call: "append".into(), after_ms: 2_000 },
             LogEvent::StraysRequeued { tasks: 1 },
             LogEvent::ElectionLockLost,
             LogEvent::FenceLost { held: Term(1), current: Term(2) },

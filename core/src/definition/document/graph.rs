@@ -14,8 +14,6 @@ const MAX_CIRCLES: usize = 10;
 pub(super) struct Place {
     pub path: String,
     pub id: Option<StepId>,
-    /// `after`, if it was written.
-    pub explicit: Option<Vec<StepId>>,
     /// The steps that it waits for, with their positions.
     pub after: Vec<(StepId, usize)>,
     /// It may wait for more: a problem with that was told already.
@@ -163,7 +161,8 @@ fn check_reads(places: &[Place], order: &[usize], problems: &mut Problems) {
             } else {
                 let message = format!("step `{name}` reads the output of `{other}`, but does not wait for it");
                 problems.add(spot.clone(), message, || {
-                    let mut after: Vec<&str> = place.explicit.iter().flatten().map(StepId::as_str).collect();
+                    // What it waits for now stays, said or not.
+                    let mut after: Vec<&str> = place.after.iter().map(|(_, step)| places[*step].name()).collect();
                     after.push(other);
                     format!("write `after: [{}]` in step `{name}`", after.join(", "))
                 });

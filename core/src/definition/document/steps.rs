@@ -264,14 +264,7 @@ fn places(drafts: &[Draft], problems: &mut Problems) -> Vec<Place> {
                 }
             }
         }
-        places.push(Place {
-            path: draft.path.clone(),
-            id: draft.id.clone(),
-            explicit: draft.after.as_ref().map(|_| after.iter().map(|(id, _)| id.clone()).collect()),
-            after,
-            unsure,
-            reads,
-        });
+        places.push(Place { path: draft.path.clone(), id: draft.id.clone(), after, unsure, reads });
     }
     places
 }

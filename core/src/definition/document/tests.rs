@@ -385,3 +385,15 @@ proptest! {
         check_is_total(&document);
     }
 }
+
+#[test]
+fn the_hint_for_a_read_keeps_what_the_step_waits_for_unsaid() {
+    let document = json!({"name": "W", "version": "1", "steps": [
+        {"id": "a", "after": [], "task": "x.a"},
+        {"id": "b", "after": [], "task": "x.b"},
+        {"id": "nap", "after": ["a"], "sleep": "1d"},
+        {"id": "mail", "task": "x.mail", "input": "${ steps.b.output }"},
+    ]});
+    let problems = Definition::from_document(&document).expect_err("`mail` does not wait for `b`");
+    assert!(problems[0].to_string().contains("write `after: [nap, b]` in step `mail`"), "{}", problems[0]);
+}
