@@ -109,6 +109,8 @@ impl<M: Mutants> Node<M> {
                 Some(row) if self.needs_history(&row) => return self.read_history_of(id, row),
                 Some(row) => self.shown_row(row),
             },
+            // A wait whose time was over read the row once more; the first answer has led on to the history already.
+            (Open::Read(Read::Whole(_)), Verdict::Summary(_)) => return,
             (Open::Read(Read::Whole(row)), Verdict::Load(loaded)) => self.shown_whole((**row).clone(), &loaded),
             (Open::Read(Read::List { limit, only }), Verdict::Summaries(mut rows)) => {
                 let more = rows.len() > *limit as usize;

@@ -169,3 +169,19 @@ fn a_sweep_leaves_claimed_tasks_alone_whose_delivery_is_under_way() {
     bench.release();
     assert_eq!(bench.history("e").last().map(String::as_str), Some("StepDispatched"));
 }
+
+#[test]
+fn a_wait_whose_time_is_over_before_its_row_is_read_is_answered_once() {
+    let mut bench = Bench::new();
+    bench.deploy(json!({"name": "Nap", "version": "1", "steps": [{"id": "nap", "sleep": "1h"}]}));
+    bench.start("Nap", "e", json!({}));
+    bench.hold_all = true;
+    let wait = bench.send(Request::Wait { execution: "e".into(), timeout: Duration::from_millis(10) });
+    bench.pass(Duration::from_millis(20));
+    assert_eq!([run_one(&mut bench), run_one(&mut bench)], ["summary", "summary"]);
+    bench.release();
+    match bench.answer(wait).reply {
+        Reply::Execution(view) => assert_eq!(view.item.execution_id.as_str(), "e"),
+        other => panic!("{other:?}"),
+    }
+}
