@@ -55,9 +55,9 @@ impl Server {
             );
         }
         let config = node_config(options, addr);
-        let (node, driver) = match store {
-            Store::Sqlite(store) => drive(config, store.attach(), recorder),
-            Store::Postgres(store) => drive(config, store.attach(), recorder),
+        let (front, (node, driver)) = match store {
+            Store::Sqlite(store) => (front, drive(config, store.attach(), recorder)),
+            Store::Postgres(store) => (front.with_database(store.figures()), drive(config, store.attach(), recorder)),
         };
         let (stop, mut stopping) = watch::channel(false);
         let shutdown = async move {
@@ -77,9 +77,10 @@ impl Server {
     }
 
     /// Serves until `stop` is ready or the node ends by itself; then takes nothing new in, lets what is in flight end,
-    /// and releases the database. The exit status of the process.
-    pub async fn finish(self, stop: impl Future<Output = ()>) -> u8 {
+    /// and releases the database.
+    pub async fn finish(self, stop: impl Future<Output = ()>) -> End {
         let Server { node, driver, front, stop: front_stop, .. } = self;
+        let reason = driver.reason();
         let exited = driver.exited();
         tokio::pin!(exited, stop);
         let ended = tokio::select! {
@@ -96,7 +97,7 @@ impl Server {
         if let Err(error) = front.await {
             warn!(target: "orbit_runtime::server", %error, "the HTTP front ended badly");
         }
-        status
+        End { status, reason: reason.get().cloned() }
     }
 }
 
@@ -125,6 +126,15 @@ pub fn reachable(mut addr: SocketAddr) -> SocketAddr {
         });
     }
     addr
+}
+
+/// How a server ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// The exit status of the process.
+    pub status: u8,
+    /// Why it ended by itself.
+    pub reason: Option<String>,
 }
 
 /// A database that is open.

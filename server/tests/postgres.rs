@@ -42,7 +42,8 @@ async fn a_second_server_is_refused_with_the_holders_name() {
     let first = start(&database, folder.path(), &["--node-id", "first-node"]).await;
     let second = refused(&database.url(), &["--node-id", "second-node"]);
     assert_eq!(second.code, 1, "{second:?}");
-    let reason = second.stderr.lines().find(|line| line.contains("is held by")).expect("it says why");
+    let reason = second.stderr.lines().find(|line| line.starts_with("error: ")).expect("it says why");
+    assert!(reason.contains("is held by"), "{reason}");
     assert!(reason.contains("first-node") && reason.contains(&first.process.id().to_string()), "{reason}");
     assert!(reason.contains(&first.addr.to_string()), "{reason}");
     first.ready().await;

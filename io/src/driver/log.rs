@@ -8,6 +8,18 @@ const CLUSTER: &str = "orbit_runtime::cluster";
 const ENGINE: &str = "orbit_runtime::engine";
 const SERVER: &str = "orbit_runtime::server";
 
+/// Why the server ends by itself, if this is about that.
+pub fn last_words(event: &LogEvent) -> Option<String> {
+    match event {
+        LogEvent::Unservable { message } => Some(message.clone()),
+        LogEvent::FenceLost { held, current } => Some(format!(
+            "another server has taken the database over: this one held term {held}, and the database is at term \
+             {current}"
+        )),
+        _ => None,
+    }
+}
+
 /// Writes one event.
 pub fn write(event: &LogEvent) {
     match event {

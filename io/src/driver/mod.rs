@@ -16,4 +16,4 @@ pub mod run;
 
 pub use backend::{Attached, Backend, StoreReply};
 pub use handle::{NodeHandle, Pending, Unavailable};
-pub use run::{Driver, DriverTask};
+pub use run::{Driver, DriverTask, Reason};

@@ -8,7 +8,7 @@ use orbit_core::api::{ApiError, ErrorCode, Response};
 use orbit_core::node::{Deadline, Effect, Input, Node, NodeConfig, RequestId};
 use orbit_core::time::{Mono, Now};
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver};
 use tokio::sync::oneshot;
@@ -46,18 +46,29 @@ impl Driver {
 fn start<N: Machine, B: Backend>(node: N, store: Attached<B>, room: usize) -> (NodeHandle, DriverTask) {
     let (handle, requests, notices) = NodeHandle::new(room);
     let Attached { backend, replies } = store;
-    let turn = Turn { node, backend, waiting: HashMap::new(), next: VecDeque::new(), exit: None };
+    let reason = Reason::default();
+    let turn =
+        Turn { node, backend, waiting: HashMap::new(), next: VecDeque::new(), exit: None, reason: Arc::clone(&reason) };
     let task = tokio::spawn(turn.run(Channels { requests, notices, replies }));
-    (handle, DriverTask { task })
+    (handle, DriverTask { task, reason })
 }
 
 /// A loop that runs.
 #[derive(Debug)]
 pub struct DriverTask {
     task: JoinHandle<u8>,
+    reason: Reason,
 }
 
+/// Why a node ended by itself, for people; set before its exit status is known.
+pub type Reason = Arc<OnceLock<String>>;
+
 impl DriverTask {
+    /// Where the reason stands once the node has ended by itself.
+    pub fn reason(&self) -> Reason {
+        Arc::clone(&self.reason)
+    }
+
     /// The status with which the process is to end, once the node has stopped and its store is closed.
     pub async fn exited(self) -> u8 {
         match self.task.await {
@@ -104,6 +115,7 @@ struct Turn<N, B> {
     /// Inputs that came of effects; given once the effects before them are done.
     next: VecDeque<Input>,
     exit: Option<u8>,
+    reason: Reason,
 }
 
 impl<N: Machine, B: Backend> Turn<N, B> {
@@ -232,7 +244,13 @@ impl<N: Machine, B: Backend> Turn<N, B> {
                     self.next.push_back(Input::AnswerLost(request));
                 }
             }
-            Effect::Log(event) => log::write(&event),
+            Effect::Log(event) => {
+                if let Some(reason) = log::last_words(&event) {
+                    // The first one is the cause of those that follow.
+                    let _ = self.reason.set(reason);
+                }
+                log::write(&event);
+            }
             Effect::Exit { status } => self.exit = Some(status),
         }
     }
@@ -467,6 +485,20 @@ mod tests {
         drop(pending);
         assert_eq!(ended(task).await, 0);
         assert_eq!(seen.lock().unwrap()[2..], [Input::RequestGone(id), Input::AnswerLost(id)]);
+    }
+
+    #[tokio::test]
+    async fn a_node_that_ends_by_itself_leaves_its_reason() {
+        let (_handle, task, _, _) = begin(|input, effects, _| {
+            if *input == Input::Start {
+                let message = "the database is held by `a`".to_owned();
+                effects.push_back(Effect::Log(orbit_core::node::LogEvent::Unservable { message }));
+                effects.push_back(Effect::Exit { status: 1 });
+            }
+        });
+        let reason = task.reason();
+        assert_eq!(ended(task).await, 1);
+        assert_eq!(reason.get().map(String::as_str), Some("the database is held by `a`"));
     }
 
     #[tokio::test]

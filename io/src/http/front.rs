@@ -18,6 +18,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::driver::NodeHandle;
+use crate::postgres::figures::Figures;
 
 /// What the front is told when it begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +98,7 @@ pub struct Front {
     listener: std::net::TcpListener,
     addr: SocketAddr,
     extra: Option<Arc<dyn Extra>>,
+    database: Option<Arc<Figures>>,
 }
 
 /// Bytes of a request's head, and its headers; more are answered with 431.
@@ -115,7 +117,7 @@ impl Front {
         let bound = std::net::TcpListener::bind(addr).and_then(|listener| {
             listener.set_nonblocking(true)?;
             let addr = listener.local_addr()?;
-            Ok(Front { listener, addr, extra: None })
+            Ok(Front { listener, addr, extra: None, database: None })
         });
         bound.map_err(|cause| match cause.kind() {
             io::ErrorKind::AddrInUse => BindError::InUse { addr },
@@ -137,6 +139,13 @@ impl Front {
         self
     }
 
+    /// With what a database says of its age, for the metrics.
+    #[must_use]
+    pub fn with_database(mut self, figures: Arc<Figures>) -> Front {
+        self.database = Some(figures);
+        self
+    }
+
     /// Serves until `shutdown` is ready; then takes nothing new in, closes what is idle, and waits for requests under
     /// way, at most [`HttpConfig::stop_timeout`].
     ///
@@ -151,7 +160,7 @@ impl Front {
         };
         let max_connections = config.max_connections;
         let stop_timeout = config.stop_timeout;
-        let service = Arc::new(Service::new(node, config, self.extra));
+        let service = Arc::new(Service::new(node, config, self.extra, self.database));
         let (stop, stopped) = watch::channel(false);
         let refusals = Arc::new(Semaphore::new(REFUSALS));
         let mut connections = JoinSet::new();

@@ -1,5 +1,6 @@
 //! The figures as Prometheus reads them (text format 0.0.4).
 
+use crate::postgres::figures::DatabaseFigures;
 use orbit_core::api::response::{Metrics, QueueView};
 use std::fmt::{Display, Write};
 
@@ -7,7 +8,7 @@ use std::fmt::{Display, Write};
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// What the process knows of itself, beside the node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Process {
     /// Resident memory, in bytes, where the system tells it.
     pub resident_bytes: Option<u64>,
@@ -15,6 +16,8 @@ pub struct Process {
     pub connections: u64,
     /// Requests that the front has answered.
     pub requests: u64,
+    /// What the database says of its age, where it is one that does and once it was asked.
+    pub database: Option<DatabaseFigures>,
 }
 
 impl Process {
@@ -80,7 +83,43 @@ pub fn render(metrics: &Metrics, process: &Process) -> String {
     if let Some(bytes) = process.resident_bytes {
         figure(&mut text, "process_resident_memory_bytes", "gauge", "Resident memory in bytes.", bytes);
     }
+    if let Some(database) = &process.database {
+        of_database(&mut text, database);
+    }
     text
+}
+
+fn of_database(text: &mut String, database: &DatabaseFigures) {
+    let DatabaseFigures { held_back, xid_age, multixact_age, dead_rows, .. } = *database;
+    for (name, help, age) in [
+        (
+            "orbit_database_oldest_transaction_seconds",
+            "How long the oldest transaction in the database has been open.",
+            database.oldest_transaction,
+        ),
+        (
+            "orbit_database_most_overdue_seconds",
+            "By how much the execution is late that has waited longest since its time came.",
+            database.most_overdue,
+        ),
+        ("orbit_database_figures_age_seconds", "How long ago these figures were read.", database.read_ago),
+    ] {
+        figure(text, name, "gauge", help, age.as_secs_f64());
+    }
+    for (name, help, count) in [
+        (
+            "orbit_database_held_back_transactions",
+            "Transactions since the oldest snapshot for whose sake dead rows are kept.",
+            held_back,
+        ),
+        ("orbit_database_xid_age", "Transactions since the oldest row that is not frozen.", xid_age),
+        ("orbit_database_multixact_age", "Multixacts since the oldest row that is not frozen.", multixact_age),
+        ("orbit_database_dead_rows", "Rows that were replaced or deleted and are not removed yet.", dead_rows),
+    ] {
+        figure(text, name, "gauge", help, count);
+    }
+    let help = "How full the queue of notifications is, from 0 to 1.";
+    figure(text, "orbit_database_notify_queue_ratio", "gauge", help, database.notify_queue);
 }
 
 /// The queue: as a whole, and for each task that is counted apart.
@@ -115,6 +154,7 @@ mod tests {
     use super::*;
     use orbit_core::id::Term;
     use orbit_core::node::counters::Counters;
+    use std::time::Duration;
 
     fn sample() -> Metrics {
         Metrics {
@@ -146,7 +186,13 @@ mod tests {
 
     #[test]
     fn gauges_show_the_moment() {
-        let process = Process { resident_bytes: Some(4096), connections: 6, requests: 8 };
+        let database = DatabaseFigures {
+            oldest_transaction: Duration::from_millis(1500),
+            xid_age: 17,
+            notify_queue: 0.25,
+            ..DatabaseFigures::default()
+        };
+        let process = Process { resident_bytes: Some(4096), connections: 6, requests: 8, database: Some(database) };
         let text = render(&sample(), &process);
         for line in [
             "orbit_active_executions 11",
@@ -163,10 +209,15 @@ mod tests {
             "orbit_http_connections 6",
             "orbit_http_requests_total 8",
             "process_resident_memory_bytes 4096",
+            "orbit_database_oldest_transaction_seconds 1.5",
+            "orbit_database_xid_age 17",
+            "orbit_database_notify_queue_ratio 0.25",
+            "orbit_database_most_overdue_seconds 0",
         ] {
             assert!(text.lines().any(|l| l == line), "{line}");
         }
-        assert!(!render(&sample(), &Process::default()).contains("process_resident"));
+        let bare = render(&sample(), &Process::default());
+        assert!(!bare.contains("process_resident") && !bare.contains("orbit_database"), "{bare}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::published::Published;
 use super::respond::{self, Rendered};
 use super::route::{Resource, RouteLimits, Routed, Verb};
 use crate::driver::{NodeHandle, Unavailable};
+use crate::postgres::figures as database;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
@@ -39,6 +40,7 @@ pub struct Service {
     pub figures: Figures,
     limits: RouteLimits,
     extra: Option<Arc<dyn Extra>>,
+    database: Option<Arc<database::Figures>>,
     /// Makes the ids of requests differ from those of the process before.
     boot: String,
     /// Memory of bodies that are being read, and of requests made of them that the node has not looked at.
@@ -88,7 +90,12 @@ const DISCARDED_FOR: Duration = Duration::from_secs(10);
 
 impl Service {
     /// A service in front of a node.
-    pub fn new(node: NodeHandle, config: HttpConfig, extra: Option<Arc<dyn Extra>>) -> Service {
+    pub fn new(
+        node: NodeHandle,
+        config: HttpConfig,
+        extra: Option<Arc<dyn Extra>>,
+        database: Option<Arc<database::Figures>>,
+    ) -> Service {
         let limits = RouteLimits { max_payload_bytes: config.max_payload_bytes };
         let boot = getrandom::u32().unwrap_or_else(|_| std::process::id());
         Service {
@@ -97,6 +104,7 @@ impl Service {
             figures: Figures::default(),
             limits,
             extra,
+            database,
             boot: format!("{boot:08x}"),
             body_memory: Arc::default(),
             unsubmitted: AtomicU64::new(1),
@@ -222,6 +230,7 @@ impl Service {
             resident_bytes: Process::resident(),
             connections: self.figures.connections.load(Ordering::Relaxed),
             requests: self.figures.requests.load(Ordering::Relaxed),
+            database: self.database.as_ref().and_then(|database| database.newest()),
         });
         Ok(Reply { response: written(rendered, request_id), tracked: hands_out_tasks.then_some(id) })
     }

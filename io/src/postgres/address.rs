@@ -53,6 +53,8 @@ pub enum AddressError {
 
 /// How long a host may take to answer a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The same where there are others to be tried: the next one has to have its turn before a look at the fence is given up.
+const TRY_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Address {
     /// Whether a text is meant as the address of a PostgreSQL database, and not as a file.
@@ -87,7 +89,8 @@ impl Address {
             TlsMode::Prefer => SslMode::Prefer,
             TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
         });
-        config.connect_timeout(*config.get_connect_timeout().unwrap_or(&CONNECT_TIMEOUT));
+        let usual = if config.get_hosts().len() > 1 { TRY_TIMEOUT } else { CONNECT_TIMEOUT };
+        config.connect_timeout(*config.get_connect_timeout().unwrap_or(&usual));
         // A peer that is gone without a word is noticed within about half a minute.
         config.keepalives(true).keepalives_idle(Duration::from_secs(10));
         config.keepalives_interval(Duration::from_secs(5)).keepalives_retries(3);

@@ -8,6 +8,7 @@
 use crate::driver::backend::{Backend, StoreReply};
 use crate::postgres::address::Address;
 use crate::postgres::connect::{Connector, Role};
+use crate::postgres::figures::Figures;
 use crate::postgres::pool::{self, Pool};
 use crate::postgres::session::Session;
 use crate::postgres::statement::Link;
@@ -34,8 +35,13 @@ pub struct PostgresBackend {
 
 impl PostgresBackend {
     /// Starts the threads; `link` is a connection of the store's.
-    pub(super) fn start(connector: Connector, link: Link, replies: UnboundedSender<StoreReply>) -> PostgresBackend {
-        let line = |role| Arc::new(Line::new(role, connector.clone(), replies.clone()));
+    pub(super) fn start(
+        connector: Connector,
+        link: Link,
+        figures: Arc<Figures>,
+        replies: UnboundedSender<StoreReply>,
+    ) -> PostgresBackend {
+        let line = |role| Arc::new(Line::new(role, connector.clone(), Arc::clone(&figures), replies.clone()));
         let backend = PostgresBackend {
             store: line(Role::Store),
             election: line(Role::Election),
@@ -97,6 +103,7 @@ struct Job {
 struct Line {
     role: Role,
     connector: Connector,
+    figures: Arc<Figures>,
     replies: UnboundedSender<StoreReply>,
     state: Mutex<State>,
     /// Something changed that a thread of this line may wait for.
@@ -114,11 +121,13 @@ struct State {
     closing: bool,
     /// What cancels the calls that run.
     running: BTreeMap<CallId, Option<::postgres::CancelToken>>,
+    /// What cancels the reading of figures that runs, which is no call.
+    reading: Option<::postgres::CancelToken>,
 }
 
 impl Line {
-    fn new(role: Role, connector: Connector, replies: UnboundedSender<StoreReply>) -> Line {
-        Line { role, connector, replies, state: Mutex::default(), changed: Condvar::new() }
+    fn new(role: Role, connector: Connector, figures: Arc<Figures>, replies: UnboundedSender<StoreReply>) -> Line {
+        Line { role, connector, figures, replies, state: Mutex::default(), changed: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -152,7 +161,10 @@ impl Line {
             _ => "orbit-control",
         };
         let mut source = Source::Own(Box::new(session));
-        self.begin(name, generation, move |line, job| line.work(&mut source, job));
+        self.begin(name, generation, move |line, job| {
+            line.work(&mut source, job);
+            line.read_figures(&mut source, generation);
+        });
     }
 
     fn begin(self: &Arc<Line>, name: &str, generation: u64, mut work: impl FnMut(&Line, Job) + Send + 'static) {
@@ -210,6 +222,22 @@ impl Line {
         session.run(transaction)
     }
 
+    /// Reads what the metrics show, when that is due. A failure shows in the age of what was read before.
+    fn read_figures(&self, source: &mut Source, generation: u64) {
+        let Source::Own(session) = source else { return };
+        if self.role != Role::Control || !session.is_usable() || !self.figures.is_due() {
+            return;
+        }
+        self.state().reading = session.cancel_token();
+        if let Some(figures) = session.figures() {
+            self.figures.put(figures);
+        }
+        let mut state = self.state();
+        if state.generation == generation {
+            state.reading = None;
+        }
+    }
+
     /// A thread of this generation has ended.
     fn left(&self, generation: u64) {
         let mut state = self.state();
@@ -223,9 +251,14 @@ impl Line {
     /// line, behind one that is given up itself, is merely not wanted any more.
     fn give_up(self: &Arc<Line>, call: CallId) {
         let mut state = self.state();
-        let Some(token) = state.running.remove(&call) else {
-            state.jobs.retain(|job| job.call != call);
-            return;
+        let token = match state.running.remove(&call) {
+            Some(token) => token,
+            None => {
+                state.jobs.retain(|job| job.call != call);
+                // What it waited behind may be no call, and hang all the same.
+                let Some(token) = state.reading.take() else { return };
+                Some(token)
+            }
         };
         state.generation += 1;
         state.threads = 0;

@@ -205,3 +205,41 @@ fn look(client: &mut Client) -> Result<ServerSettings, ConnectError> {
     }
     Ok(ServerSettings { version, synchronous_commit: row.get(5), fsync: row.get(6), tls: row.get(7) })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn every_session_names_itself_and_bounds_each_of_its_waits() {
+        let database = orbit_support::Postgres::shared().fresh();
+        let timeouts = Timeouts::default();
+        let address = Address::parse(&database.url()).expect("an address");
+        let connector = Connector { address, node_id: "node-a".into(), timeouts };
+        for role in [Role::Store, Role::Election, Role::Control, Role::Requests, Role::Tool] {
+            let mut client = connector.open(role).expect("it opens").client;
+            let named = "SELECT application_name FROM pg_stat_activity WHERE pid = pg_backend_pid()";
+            let name: String = client.query_one(named, &[]).expect("it answers").get(0);
+            assert_eq!(name, format!("orbit:node-a:{}", role.name()));
+            let rows = client.query("SELECT name, setting FROM pg_settings", &[]).expect("it answers");
+            let settings: BTreeMap<String, String> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+            let ms = |time: Duration| time.as_millis().to_string();
+            let statement = if role == Role::Requests { timeouts.read } else { timeouts.write };
+            let idle = if role == Role::Election { timeouts.election_idle } else { Duration::ZERO };
+            for (setting, wanted) in [
+                ("statement_timeout", ms(statement)),
+                ("lock_timeout", ms(timeouts.lock)),
+                ("idle_in_transaction_session_timeout", ms(timeouts.idle_in_transaction)),
+                ("idle_session_timeout", ms(idle)),
+                ("client_connection_check_interval", "1000".into()),
+                ("tcp_keepalives_idle", "10".into()),
+                ("tcp_keepalives_interval", "5".into()),
+                ("tcp_keepalives_count", "3".into()),
+                ("tcp_user_timeout", "30000".into()),
+            ] {
+                assert_eq!(settings[setting], wanted, "{setting} of {role:?}");
+            }
+        }
+    }
+}

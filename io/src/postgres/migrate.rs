@@ -31,6 +31,8 @@ const VERSION_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_version (
 
 /// "orbitmig" in ASCII.
 const LOCK: i64 = i64::from_be_bytes(*b"orbitmig");
+/// PostgreSQL's code for a lock that was not there within `lock_timeout`.
+const LOCK_NOT_AVAILABLE: &str = "55P03";
 /// How often the lock is asked for.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
@@ -48,9 +50,13 @@ pub enum MigrateError {
     Foreign,
     #[error("the tables are being changed by {0}; it was waited for in vain: look at what it does, or end it")]
     Held(LockHolder),
+    #[error(
+        "the tables cannot be changed while {0} uses them; it was waited for in vain: look at what it does, or end it"
+    )]
+    Busy(LockHolder),
 }
 
-/// Who holds the lock of migrations.
+/// Who holds the lock of migrations, or a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockHolder {
     pub pid: i32,
@@ -113,11 +119,17 @@ fn record(version: u32) -> String {
 
 /// Brings the tables up to date, waiting at most `patience` for another that does; the versions that were applied.
 pub fn up(client: &mut Client, patience: Duration) -> Result<Vec<Migration>, MigrateError> {
-    if current(client)? == SCHEMA_VERSION {
+    up_by(client, patience, MIGRATIONS)
+}
+
+fn up_by(client: &mut Client, patience: Duration, migrations: &[Migration]) -> Result<Vec<Migration>, MigrateError> {
+    let newest = migrations.last().map_or(0, |migration| migration.version);
+    if current(client)? == newest {
         return Ok(Vec::new());
     }
+    let until = Instant::now() + patience;
     lock(client, patience)?;
-    let applied = apply(client);
+    let applied = apply(client, until, migrations);
     // The session ends soon, and the lock with it; freed at once, others need not wait for that.
     let freed = client.execute("SELECT pg_advisory_unlock($1)", &[&LOCK]);
     let applied = applied?;
@@ -125,24 +137,54 @@ pub fn up(client: &mut Client, patience: Duration) -> Result<Vec<Migration>, Mig
     Ok(applied)
 }
 
-fn apply(client: &mut Client) -> Result<Vec<Migration>, MigrateError> {
+fn apply(client: &mut Client, until: Instant, migrations: &[Migration]) -> Result<Vec<Migration>, MigrateError> {
     // Another may have done it while this one waited.
     let found = current(client)?;
-    if found > SCHEMA_VERSION {
+    if found > migrations.last().map_or(0, |migration| migration.version) {
         return Err(MigrateError::Newer { found });
     }
-    for migration in missing(found) {
-        let mut transaction = client.transaction()?;
-        // A change of large tables takes its time; what must not take long is the wait for a lock.
-        transaction.batch_execute("SET LOCAL statement_timeout = 0")?;
-        if migration.version == 1 {
-            transaction.batch_execute(VERSION_TABLE)?;
+    let missing: Vec<Migration> = migrations.iter().copied().filter(|one| one.version > found).collect();
+    for migration in &missing {
+        // Whoever waits for a lock on a table makes all others wait behind it. So each wait is short (`lock_timeout`),
+        // and between two of them those others have their turn.
+        while let Err(error) = one(client, migration) {
+            if error.code().is_none_or(|code| code.code() != LOCK_NOT_AVAILABLE) {
+                return Err(error.into());
+            }
+            if Instant::now() >= until {
+                return Err(user(client)?.map_or(MigrateError::Postgres(error), MigrateError::Busy));
+            }
+            std::thread::sleep(ASK_EVERY);
         }
-        transaction.batch_execute(migration.sql)?;
-        transaction.batch_execute(&record(migration.version))?;
-        transaction.commit()?;
     }
-    Ok(missing(found).to_vec())
+    Ok(missing)
+}
+
+fn one(client: &mut Client, migration: &Migration) -> Result<(), Error> {
+    let mut transaction = client.transaction()?;
+    // A change of large tables takes its time; what must not take long is the wait for a lock.
+    transaction.batch_execute("SET LOCAL statement_timeout = 0")?;
+    if migration.version == 1 {
+        transaction.batch_execute(VERSION_TABLE)?;
+    }
+    transaction.batch_execute(migration.sql)?;
+    transaction.batch_execute(&record(migration.version))?;
+    transaction.commit()
+}
+
+/// Who has used the tables for longest in one transaction.
+fn user(client: &mut Client) -> Result<Option<LockHolder>, MigrateError> {
+    let row = client.query_opt(
+        "SELECT a.pid, coalesce(a.application_name, ''), host(a.client_addr),
+                coalesce(extract(epoch FROM clock_timestamp() - a.xact_start), 0)::bigint
+         FROM pg_stat_activity a
+         WHERE a.pid <> pg_backend_pid() AND EXISTS (SELECT 1 FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+             WHERE l.pid = a.pid AND l.granted AND c.relkind = 'r' AND c.relnamespace <> 'pg_catalog'::regnamespace
+                 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()))
+         ORDER BY a.xact_start LIMIT 1",
+        &[],
+    )?;
+    Ok(row.map(|row| LockHolder { pid: row.get(0), application: row.get(1), client: row.get(2), seconds: row.get(3) }))
 }
 
 fn lock(client: &mut Client, patience: Duration) -> Result<(), MigrateError> {
@@ -188,5 +230,44 @@ mod tests {
         assert_eq!(missing(0).len(), MIGRATIONS.len());
         assert!(missing(SCHEMA_VERSION).is_empty());
         assert!(as_sql(0).contains("CREATE TABLE orbit_cluster") && as_sql(SCHEMA_VERSION).is_empty());
+    }
+
+    /// A later release: what this one has, and a change of a table that is read.
+    fn later() -> Vec<Migration> {
+        let sql = "ALTER TABLE orbit_workers ADD COLUMN later text;";
+        let next = Migration { version: SCHEMA_VERSION + 1, title: "a later one", sql };
+        MIGRATIONS.iter().copied().chain([next]).collect()
+    }
+
+    fn client(database: &orbit_support::Database) -> Client {
+        let mut client = database.connect();
+        // As connections of Orbit have it, and shorter.
+        client.batch_execute("SET lock_timeout = 100").expect("a setting");
+        client
+    }
+
+    #[test]
+    fn a_long_reader_is_waited_for_in_short_waits_that_let_others_through() {
+        let database = orbit_support::Postgres::shared().fresh();
+        up(&mut client(&database), Duration::ZERO).expect("an empty database");
+        let (mut reader, mut others) = (database.connect(), database.connect());
+        reader.batch_execute("SET application_name = 'report'; BEGIN; SELECT * FROM orbit_workers").expect("it reads");
+        let mut migrator = client(&database);
+        let error = up_by(&mut migrator, Duration::from_millis(200), &later()).expect_err("it is in use");
+        assert!(matches!(&error, MigrateError::Busy(user) if user.application == "report"), "{error}");
+        assert!(error.to_string().contains("`report` from 127.0.0.1"), "{error}");
+        assert_eq!(current(&mut migrator).expect("it reads"), SCHEMA_VERSION);
+        // While another one waits, whoever comes later is served within its short wait.
+        let migrating = std::thread::spawn(move || up_by(&mut migrator, Duration::from_secs(60), &later()));
+        others.batch_execute("SET statement_timeout = '20s'").expect("a setting");
+        for _ in 0..20 {
+            others.query("SELECT count(*) FROM orbit_workers", &[]).expect("it is let through");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(!migrating.is_finished(), "the reader is there still");
+        reader.batch_execute("SELECT * FROM orbit_workers; COMMIT").expect("it goes on");
+        let applied = migrating.join().expect("no panic").expect("nobody is in the way any more");
+        assert_eq!(applied.len(), 1);
+        assert_eq!(current(&mut others).expect("it reads"), SCHEMA_VERSION + 1);
     }
 }

@@ -5,7 +5,7 @@
 //! * [`backend`]: the threads that transactions run on, and how a hung one is given up.
 //! * `connect`: a connection as Orbit wants it. `session`: one connection that runs transactions.
 //! * `pool`: the connections of requests. `statement`: each statement as SQL.
-//! * [`facts`]: what an error of PostgreSQL says.
+//! * [`facts`]: what an error of PostgreSQL says. [`figures`]: what grows old in a database, for the metrics.
 //! * [`mod@peek`]: a look at a database that a server may have open.
 //!
 //! The crate `postgres` blocks, and panics inside an asynchronous task, even when a connection is dropped there: every
@@ -15,6 +15,7 @@ pub mod address;
 pub mod backend;
 mod connect;
 pub mod facts;
+pub mod figures;
 pub mod migrate;
 pub mod open;
 pub mod peek;

@@ -5,10 +5,12 @@ use crate::postgres::address::Address;
 use crate::postgres::backend::PostgresBackend;
 use crate::postgres::connect::{ConnectError, Connector, Opened, Role, ServerSettings, Timeouts};
 use crate::postgres::facts;
+use crate::postgres::figures::Figures;
 use crate::postgres::migrate::{self, MigrateError, Migration};
 use crate::postgres::statement::Link;
 use ::postgres::{Client, SimpleQueryMessage};
 use orbit_core::store::transaction::SCHEMA_VERSION;
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -28,6 +30,7 @@ pub struct PostgresStore {
     connector: Connector,
     settings: ServerSettings,
     applied: Vec<Migration>,
+    figures: Arc<Figures>,
     /// None once it is attached.
     link: Option<Link>,
 }
@@ -115,10 +118,15 @@ impl PostgresStore {
         &self.applied
     }
 
+    /// What is read now and then about the database's age, once it is attached.
+    pub fn figures(&self) -> Arc<Figures> {
+        Arc::clone(&self.figures)
+    }
+
     /// Starts the threads that transactions run on.
     pub fn attach(mut self) -> Attached<PostgresBackend> {
         let link = self.link.take().expect("a store is attached once");
-        Attached::new(|replies| PostgresBackend::start(self.connector.clone(), link, replies))
+        Attached::new(|replies| PostgresBackend::start(self.connector.clone(), link, self.figures(), replies))
     }
 }
 
@@ -170,7 +178,7 @@ fn open(connector: Connector, migrate: Migrate) -> Result<PostgresStore, OpenErr
         return Err(OpenError::Pooled { address });
     }
     let link = Some(Link::new(opened.client, opened.marker, opened.warned));
-    Ok(PostgresStore { connector, settings: opened.settings, applied, link })
+    Ok(PostgresStore { connector, settings: opened.settings, applied, figures: Arc::default(), link })
 }
 
 /// A connection for commands and set-up. A server that is just starting is waited for.

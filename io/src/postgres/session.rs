@@ -2,6 +2,7 @@
 
 use crate::postgres::connect::{Connector, Role};
 use crate::postgres::facts;
+use crate::postgres::figures::{self, DatabaseFigures};
 use crate::postgres::statement::{self, Link, Trouble};
 use orbit_core::store::executor::{Ask, Executor, Frame};
 use orbit_core::store::outcome::{self, Cause, Fact, FailureKind, Phase, Reply, Severity};
@@ -48,6 +49,23 @@ impl Session {
     /// What cancels the statement that runs, from another thread.
     pub fn cancel_token(&self) -> Option<::postgres::CancelToken> {
         self.link.as_ref().map(Link::cancel_token)
+    }
+
+    /// Reads what the metrics show of the database; none where that fails, which nothing depends on.
+    pub fn figures(&mut self) -> Option<DatabaseFigures> {
+        let link = self.link.as_mut()?;
+        match figures::read(link) {
+            Ok(read) => Some(read),
+            Err(trouble) => {
+                self.phase = Phase::Open;
+                let fact = self.fact(trouble);
+                tracing::debug!(target: "orbit_runtime::store", error = %fact.message, "the figures of the database cannot be read");
+                if facts::ends_session(&fact) {
+                    self.link = None;
+                }
+                None
+            }
+        }
     }
 
     /// Runs a transaction to its end.

@@ -7,6 +7,7 @@ use orbit_core::id::{SessionId, Token};
 use orbit_core::node::RequestId;
 use orbit_io::driver::handle::{Message, NodeHandle};
 use orbit_io::http::{Extra, Front, HttpConfig};
+use orbit_io::postgres::figures::{DatabaseFigures, Figures};
 use serde_json::{Value, json};
 use std::future::Future;
 use std::io;
@@ -119,6 +120,9 @@ impl Server {
         if let Some(extra) = extra {
             front = front.with_extra(extra);
         }
+        let figures = Figures::default();
+        figures.put(DatabaseFigures::default());
+        let front = front.with_database(Arc::new(figures));
         let addr = front.local_addr();
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(front.serve(node, config, async {

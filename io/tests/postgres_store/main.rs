@@ -9,12 +9,16 @@ mod commits;
 #[path = "../store/fence.rs"]
 mod fence;
 mod kind;
+mod late;
 mod others;
+mod outdated;
 mod pooler;
 #[path = "../store/reads.rs"]
 mod reads;
 mod schema;
 mod sessions;
+mod snapshot;
 #[path = "../store/support.rs"]
 mod support;
+mod takeover;
 mod tls;

@@ -69,8 +69,8 @@ pub async fn run(arguments: DemoArgs) -> Result<(), Failure> {
         }
     };
     let mut result = Ok(());
-    let status = server.finish(async { result = stop.await }).await;
-    result.and_then(|()| ended(status))
+    let end = server.finish(async { result = stop.await }).await;
+    result.and_then(|()| ended(end))
 }
 
 /// Starts one order, and shows its history while it happens.

@@ -39,11 +39,11 @@ pub async fn run(arguments: DevArgs) -> Result<(), Failure> {
         Ok(())
     };
     let prepared: Result<(), Failure> = prepared.await;
-    let status = match &prepared {
+    let end = match &prepared {
         Ok(()) => server.finish(signals.stop()).await,
         Err(_) => server.finish(async {}).await,
     };
-    prepared.and_then(|()| ended(status))
+    prepared.and_then(|()| ended(end))
 }
 
 /// A folder that is removed when this is dropped.

@@ -3,7 +3,7 @@
 use crate::cli::ServerArgs;
 use crate::config::{Options, Settings, warn_of_misspelt_variables};
 use crate::failure::Failure;
-use crate::serve::{Server, Signals};
+use crate::serve::{End, Server, Signals};
 use crate::telemetry;
 
 /// Serves until a signal comes.
@@ -21,12 +21,12 @@ pub async fn run(arguments: ServerArgs) -> Result<(), Failure> {
 }
 
 /// The end of a server as the end of a command.
-pub fn ended(status: u8) -> Result<(), Failure> {
-    match status {
-        0 => Ok(()),
-        status => {
-            let failure = Failure::new("the server ended by itself").hint("its log says why");
-            Err(Failure { exit: status, ..failure })
-        }
-    }
+pub fn ended(end: End) -> Result<(), Failure> {
+    let End { status, reason } = end;
+    let failure = match reason {
+        _ if status == 0 => return Ok(()),
+        Some(reason) => Failure::new(reason),
+        None => Failure::new("the server ended by itself").hint("its log says why"),
+    };
+    Err(Failure { exit: status, ..failure })
 }

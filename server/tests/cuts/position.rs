@@ -63,6 +63,7 @@ impl Position {
 const STATEMENTS: &[(&str, &str)] = &[
     ("(SELECT (m - 1)::int AS m, g, gid", "append"),
     ("WITH RECURSIVE f AS", "claim"),
+    ("stray AS MATERIALIZED", "requeue strays"),
     ("INSERT INTO workflow_definitions", "put definition"),
     ("SELECT hash, deploy_key FROM workflow_definitions", "look at definition"),
     ("FROM workflow_definitions ORDER BY", "read definitions"),
@@ -84,6 +85,7 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("SET application_name", "set up"),
     ("client_connection_check_interval", "set check interval"),
     ("current_setting('server_version_num')", "look at server"),
+    ("pg_notification_queue_usage()", "read figures"),
     ("BEGIN", "begin"),
     ("COMMIT", "commit"),
     ("ROLLBACK", "rollback"),
@@ -117,6 +119,7 @@ pub const SERVING: &[&str] = &[
     "history",
     "hold",
     "check",
+    "figures",
     "connect",
 ];
 
@@ -128,8 +131,10 @@ fn kind(role: &str, statement: &'static str) -> &'static str {
         (_, "set up" | "set check interval" | "look at server" | "") => "connect",
         ("election", "take lock") => "hold",
         ("election", _) => "campaign",
+        (_, "read figures") => "figures",
         ("control", _) => "check",
         (_, "claim") => "claim",
+        (_, "requeue strays") => "sweep",
         (_, "clear holder") => "release",
         (_, "read due" | "read next due") => "due",
         (_, "read histories") => "load",
