@@ -3,10 +3,9 @@
 
 mod common;
 
+use common::raw::{get, post};
 use common::{PATIENCE, Server, folder, wait_for};
 use serde_json::{Value, json};
-use std::io::{Read, Write};
-use std::net::TcpStream;
 
 /// Gives back what it is given, and what expressions make of it.
 const ECHO: &str = r#"{
@@ -19,49 +18,6 @@ const ECHO: &str = r#"{
 const WORK: &str = r#"{"name": "Work", "version": "1", "steps": [{"id": "a", "task": "t"}, {"id": "b", "task": "t"}]}"#;
 
 const UUID: &str = "00000000-0000-0000-0000-000000000007";
-
-/// An answer: its status, its text, and the code of the error in it.
-#[derive(Debug)]
-struct Answer {
-    status: u16,
-    text: String,
-}
-
-impl Answer {
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("no JSON ({error}): {self:?}"))
-    }
-
-    fn error(&self) -> (u16, String) {
-        (self.status, self.json()["error"]["code"].as_str().unwrap_or_default().into())
-    }
-
-    fn message(&self) -> String {
-        self.json()["error"]["message"].as_str().unwrap_or_default().into()
-    }
-}
-
-/// Sends bytes on a connection of its own.
-fn send(server: &Server, head: &str, body: &[u8]) -> Answer {
-    let mut socket = TcpStream::connect(server.addr).expect("the server listens");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a time-out can be set");
-    let head = format!("{head}host: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
-    socket.write_all(&[head.as_bytes(), body].concat()).expect("the server reads");
-    let mut bytes = Vec::new();
-    socket.read_to_end(&mut bytes).expect("the server answers");
-    let answer = String::from_utf8(bytes).expect("answers are UTF-8");
-    let (head, text) = answer.split_once("\r\n\r\n").expect("a head and a body");
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-    Answer { status, text: text.into() }
-}
-
-fn get(server: &Server, target: &str) -> Answer {
-    send(server, &format!("GET {target} HTTP/1.1\r\n"), b"")
-}
-
-fn post(server: &Server, target: &str, body: impl AsRef<[u8]>) -> Answer {
-    send(server, &format!("POST {target} HTTP/1.1\r\ncontent-type: application/json\r\n"), body.as_ref())
-}
 
 fn deploy(server: &Server, definition: &str) {
     let answer = post(server, "/v1/workflows", definition);

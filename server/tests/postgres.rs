@@ -3,6 +3,17 @@
 
 mod common;
 
+#[path = "postgres/figures.rs"]
+mod figures;
+#[path = "postgres/full.rs"]
+mod full;
+#[path = "postgres/starting.rs"]
+mod starting;
+#[path = "postgres/takeover.rs"]
+mod takeover;
+#[path = "postgres/texts.rs"]
+mod texts;
+
 use common::{Ended, PATIENCE, Server, folder, free_addr, orbit, run};
 use orbit_sdk::{Client, Format, StartOptions, Status};
 use orbit_support::{Database, PgBouncer, Postgres};

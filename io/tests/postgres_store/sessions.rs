@@ -232,3 +232,36 @@ fn a_full_server_fails_calls_as_never_sent_and_serves_them_when_there_is_room() 
     store.check(other_fence());
     assert_eq!(settled(&mut store, Connection::Requests, &Transaction::Workers), Verdict::Workers(Vec::new()));
 }
+
+/// Listens, and answers nobody: not even that there is somebody.
+fn black_hole() -> (std::net::SocketAddr, Vec<std::net::TcpStream>, rustix::fd::OwnedFd) {
+    use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
+    let listener = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&listener, &std::net::SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    listen(&listener, 0).unwrap();
+    let addr = std::net::SocketAddr::try_from(getsockname(&listener).unwrap()).unwrap();
+    // Until its queue is full: whoever comes then is passed over.
+    let mut queue = Vec::new();
+    while let Ok(one) = std::net::TcpStream::connect_timeout(&addr, Duration::from_millis(200)) {
+        queue.push(one);
+        assert!(queue.len() < 100, "its queue does not get full");
+    }
+    (addr, queue, listener)
+}
+
+#[test]
+fn of_several_addresses_one_that_swallows_everything_costs_a_second_of_each_connection() {
+    let place = Place::fresh();
+    let (hole, _queue, _listener) = black_hole();
+    let url = format!("postgres://postgres@{hole},127.0.0.1:{}/{}", place.database.port, place.database.name);
+    let address = Address::parse(&url).unwrap();
+    let begun = Instant::now();
+    let attached = PostgresStore::open(address, "node-a", Timeouts::default(), Migrate::Auto).unwrap().attach();
+    assert!(begun.elapsed() >= Duration::from_secs(1), "the first address was tried");
+    let mut store = Running { attached, calls: 0, place };
+    let fence = store.campaign(1);
+    // Less than the look at the fence is waited for.
+    let begun = Instant::now();
+    store.check(fence);
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+}

@@ -14,6 +14,8 @@ use orbit_core::time::ClusterMs;
 use orbit_io::driver::Backend;
 use orbit_support::Postgres;
 use orbit_support::wire::{Action, Cut, Ends, Held, How, Proxy};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
@@ -251,11 +253,23 @@ fn sockets_that_died_silently_are_replaced_and_new_ones_are_fine() {
     for connection in place.proxy.connections() {
         place.proxy.cut(connection, Ends::Server, How::Finish);
     }
+    let hanging = Arc::<Mutex<BTreeSet<String>>>::default();
+    let seen = Arc::clone(&hanging);
+    let dead = place.proxy.connections();
+    place.proxy.rule(move |message| {
+        if dead.contains(&message.connection) {
+            seen.lock().unwrap().insert(message.application.to_string());
+        }
+        Action::Pass
+    });
     let sent: Vec<_> = (0..4).map(|_| place.store.send(Connection::Requests, Transaction::Workers)).collect();
-    let hung =
-        place.store.send(Connection::Store, Transaction::Append(Append { fence: place.fence, groups: Vec::new() }));
-    // As the node does when no answer comes in time. The pool is given up as a whole.
-    place.store.attached.backend.write_off(Connection::Requests, sent[0]);
+    let write = Append { fence: place.fence, groups: vec![group(2, vec![start("b", 1)])] };
+    let hung = place.store.send(Connection::Store, Transaction::Append(write));
+    until("a call of each kind is sent to nobody", || hanging.lock().unwrap().len() == 2);
+    // As the node does when no answer comes in time. Those that were answered are not affected.
+    for call in sent {
+        place.store.attached.backend.write_off(Connection::Requests, call);
+    }
     place.store.attached.backend.write_off(Connection::Store, hung);
     let mut fresh = place.store.send(Connection::Requests, Transaction::Workers);
     loop {
@@ -267,7 +281,7 @@ fn sockets_that_died_silently_are_replaced_and_new_ones_are_fine() {
             fresh = place.store.send(Connection::Requests, Transaction::Workers);
         }
     }
-    let grow = Append { fence: place.fence, groups: vec![group(2, vec![go_on("a", 1, 1)])] };
+    let grow = Append { fence: place.fence, groups: vec![group(3, vec![go_on("a", 1, 1)])] };
     let sent = place.store.send(Connection::Store, Transaction::Append(grow));
     let reply = std::iter::repeat_with(|| place.store.next_reply()).find(|(call, _)| *call == sent).unwrap().1;
     assert_eq!(reply, Reply::Done(Verdict::Append(vec![GroupOutcome::Written])));

@@ -88,6 +88,19 @@ impl Postgres {
 
     /// The same, with further files in its folder: certificates, and what replaces its own, such as `pg_hba.conf`.
     pub fn start_with(settings: &[(&str, &str)], files: &[(&str, &str)]) -> Postgres {
+        Postgres::launch(settings, files, None)
+    }
+
+    /// Starts a server that has a file system of so many megabytes beside its own, for databases that fill it
+    /// ([`Postgres::fresh_in_small_space`]). None where this process may not mount one.
+    pub fn start_in_small_space(megabytes: u32) -> Option<Postgres> {
+        let mut attempt = Command::new("unshare");
+        attempt.args(["-m", "/bin/sh", "-c", "mount -t tmpfs tmpfs /mnt"]).stdout(Stdio::null()).stderr(Stdio::null());
+        let may = attempt.status().is_ok_and(|status| status.success());
+        may.then(|| Postgres::launch(&[], &[], Some(megabytes)))
+    }
+
+    fn launch(settings: &[(&str, &str)], files: &[(&str, &str)], space: Option<u32>) -> Postgres {
         let programs = programs();
         let folder = tempfile::Builder::new().prefix("orbit-postgres-").tempdir().expect("a temporary folder");
         let owner = Owner::of_servers();
@@ -116,8 +129,11 @@ impl Postgres {
             fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("a file's own permissions");
             owner.give(&file);
         }
-        let mut watch = Owner::of_servers().command(Path::new("/bin/sh"));
+        let mut watch = owner.command(Path::new("/bin/sh"));
         watch.args(["-c", WATCH, "sh"]).arg(&programs).arg(folder.path());
+        if let Some(megabytes) = space {
+            watch = owner.with_space(&watch, &folder.path().join("space"), megabytes);
+        }
         watch.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let watch = watch.spawn().expect("a shell can be started");
         let server = Postgres { programs, folder, port, watch, databases: AtomicU32::new(0) };
@@ -206,6 +222,39 @@ impl Postgres {
         self.database(&name)
     }
 
+    /// A new, empty database in the small file system.
+    pub fn fresh_in_small_space(&self) -> Database {
+        let mut client = self.database("postgres").connect();
+        let space = self.folder.path().join("space");
+        let space = format!("CREATE TABLESPACE small LOCATION '{}'", space.display());
+        client.batch_execute(&space).expect("a space can be made");
+        let database = "CREATE DATABASE small TEMPLATE template0 TABLESPACE small";
+        client.batch_execute(database).expect("a database can be made");
+        self.database("small")
+    }
+
+    /// Starts it after [`Postgres::halt`] as a server in recovery that takes no connections, until
+    /// [`Postgres::promote`].
+    pub fn resume_in_recovery(&self) {
+        let (signal, settings) = (self.data().join("standby.signal"), self.data().join("postgresql.auto.conf"));
+        fs::write(&signal, "").expect("a file can be written");
+        Owner::of_servers().give(&signal);
+        let own = fs::read_to_string(&settings).unwrap_or_default();
+        fs::write(&settings, own + "hot_standby = off\n").expect("the configuration can be written");
+        let log = self.folder.path().join("log");
+        self.control(&["start", "-W", "-l", log.to_str().expect("a plain path")]);
+    }
+
+    /// Ends its recovery.
+    pub fn promote(&self) {
+        let begun = Instant::now();
+        while !self.controlled(&["promote", "-W"]) {
+            assert!(begun.elapsed() < PATIENCE, "PostgreSQL is not promoted: {}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.ready();
+    }
+
     /// The database of this name.
     pub fn database(&self, name: &str) -> Database {
         Database { name: name.into(), port: self.port }
@@ -241,6 +290,20 @@ impl Owner {
         if let Some((user, group)) = self.ids {
             std::os::unix::fs::chown(folder, Some(user), Some(group)).expect("root may give files away");
         }
+    }
+
+    /// The same command, which sees a small file system of theirs in this folder; nobody else does.
+    fn with_space(&self, command: &Command, folder: &Path, megabytes: u32) -> Command {
+        const MOUNT: &str = r#"mount -t tmpfs -o "size=$1m,mode=700,uid=$2,gid=$3" tmpfs "$4" && shift 4 && exec "$@""#;
+        fs::create_dir(folder).expect("a folder can be made");
+        self.give(folder);
+        let (user, group) = self.ids.unwrap_or_default();
+        let mut mounted = Command::new("unshare");
+        mounted.args(["-m", "/bin/sh", "-c", MOUNT, "sh"]);
+        mounted.args([megabytes.to_string(), user.to_string(), group.to_string()]).arg(folder);
+        mounted.arg(command.get_program()).args(command.get_args());
+        mounted.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir("/");
+        mounted
     }
 
     /// A command that they run, without this process's own settings.

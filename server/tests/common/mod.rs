@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod history;
+pub mod raw;
 
 use orbit_sdk::{Client, Error};
 use rustix::process::{Pid, Signal, kill_process};
