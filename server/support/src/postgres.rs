@@ -243,6 +243,13 @@ impl Postgres {
         fs::write(&settings, own + "hot_standby = off\n").expect("the configuration can be written");
         let log = self.folder.path().join("log");
         self.control(&["start", "-W", "-l", log.to_str().expect("a plain path")]);
+        let (begun, url) = (Instant::now(), self.database("postgres").url());
+        let says =
+            || ::postgres::Client::connect(&url, ::postgres::NoTls).err().and_then(|error| error.code().cloned());
+        while says() != Some(::postgres::error::SqlState::CANNOT_CONNECT_NOW) {
+            assert!(begun.elapsed() < PATIENCE, "PostgreSQL does not say that it is starting: {}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Ends its recovery.

@@ -101,7 +101,8 @@ async fn a_server_whose_database_has_no_room_is_not_ready_and_goes_on_once_there
     let filled = database.clone();
     let filling = aside(move || {
         let mut client = filled.connect();
-        client.batch_execute("CREATE TABLE junk (text text STORAGE plain)").expect("there is room for that");
+        let table = "CREATE TABLE junk (text text); ALTER TABLE junk ALTER COLUMN text SET STORAGE plain";
+        client.batch_execute(table).expect("there is room for that");
         client
     })
     .await;

@@ -53,6 +53,7 @@ async fn a_start_waits_for_whoever_changes_the_tables_and_then_names_who_is_in_t
     assert!(ended.stderr.contains("`upgrade` from 127.0.0.1"), "{ended:?}");
     assert!(!starting.is_finished(), "a server waits for longer");
     aside(move || drop(holder)).await;
-    starting.await.expect("it starts").ready().await;
+    let server = starting.await.expect("it starts");
+    server.ready().await;
     assert!(refused(&database.url(), &[]).stderr.contains("is held by"));
 }
