@@ -55,13 +55,11 @@ pub enum Mutant {
     UnknownResolvedByReading,
     /// A FATAL error, once COMMIT is out, is taken as a failure.
     FatalTakenAsFailed,
-    /// A claim that was given up, and is made all the same, is not looked for.
-    StrayClaimsKept,
 }
 
 impl Mutant {
     /// All of them, in the order of the enum.
-    pub const ALL: [Mutant; 15] = [
+    pub const ALL: [Mutant; 14] = [
         Mutant::ResponseBeforeCommit,
         Mutant::MemoryBeforeCommit,
         Mutant::RedeliveryUnflagged,
@@ -76,6 +74,5 @@ impl Mutant {
         Mutant::FenceMissing,
         Mutant::UnknownResolvedByReading,
         Mutant::FatalTakenAsFailed,
-        Mutant::StrayClaimsKept,
     ];
 }

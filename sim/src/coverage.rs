@@ -34,7 +34,6 @@ marks! {
     UnknownWritten = "unknown outcome resolved as written",
     UnknownNotWritten = "unknown outcome resolved as not written",
     ClaimRepeated = "claim repeated under its key",
-    ClaimSwept = "claim found that was given up",
     BigBatch = "append of several groups",
     DirectDispatch = "dispatch in the append that schedules",
     Queued = "task queued",

@@ -4,15 +4,17 @@ use super::slot::Work;
 use super::{Connection, LogEvent, Node, Purpose, RequestId};
 use crate::api::request::Contract;
 use crate::id::{CallKey, ContractVersion, SessionId, TaskName};
-use crate::mutant::{Mutant, Mutants};
+use crate::mutant::Mutants;
 use crate::store::outcome::Failure;
 use crate::store::statement::{ClaimTasks, ClaimWant, ClaimedTask, RequeueStrays};
 use crate::store::transaction::{Transaction, Verdict};
 use crate::time::Mono;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use uuid::Uuid;
 
+/// Claims that were in doubt of which rows are looked for. What an older one claims so late waits for the next start.
+const MAX_DOUBTED: usize = 1_000;
 /// At most so many tasks for one poll in one claim.
 const MAX_PER_POLL: u32 = 64;
 
@@ -36,7 +38,20 @@ pub(crate) struct Claims {
 struct Strays {
     /// When they are looked for next; never, as long as every claim was answered.
     at: Option<Mono>,
+    /// The claims that were in doubt and are settled, newest last.
+    keys: VecDeque<CallKey>,
     in_flight: bool,
+}
+
+impl Strays {
+    /// A claim was in doubt, and is settled.
+    fn may_be(&mut self, key: CallKey, at: Mono) {
+        self.at.get_or_insert(at);
+        if self.keys.len() == MAX_DOUBTED {
+            self.keys.pop_front();
+        }
+        self.keys.push_back(key);
+    }
 }
 
 /// The queued rows of one contract.
@@ -52,6 +67,7 @@ struct Queue {
 /// A claim under way.
 #[derive(Debug)]
 pub(crate) struct ClaimFlight {
+    key: CallKey,
     sending: u64,
     wants: Vec<Want>,
 }
@@ -83,8 +99,7 @@ impl Claims {
 
     /// A row was claimed.
     fn taken(&mut self, claimed: &ClaimedTask) {
-        let contract =
-            Contract { task_name: claimed.task_name.clone(), contract_version: claimed.contract_version.clone() };
+        let contract = claimed.contract();
         if let Some(queue) = self.queues.get_mut(&contract) {
             queue.rows = queue.rows.saturating_sub(1);
             if queue.rows == 0 && !queue.uncounted {
@@ -156,15 +171,16 @@ impl<M: Mutants> Node<M> {
             contracts: w.contracts.iter().map(|c| (c.task_name.clone(), c.contract_version.clone())).collect(),
             tokens: w.tokens.clone(),
         };
-        let claim = ClaimTasks { key: CallKey(self.draw()), fence, wants: wants.iter().map(want).collect() };
-        let flight = ClaimFlight { sending: self.claims.sendings, wants };
+        let key = CallKey(self.draw());
+        let claim = ClaimTasks { key, fence, wants: wants.iter().map(want).collect() };
+        let flight = ClaimFlight { key, sending: self.claims.sendings, wants };
         self.send(Connection::Store, Transaction::Claim(claim), Purpose::Claim(flight));
     }
 
     pub(super) fn on_claim(&mut self, flight: ClaimFlight, doubted: bool, outcome: Result<Verdict, Failure>) {
         self.claims.in_flight = false;
-        if doubted && self.claims.strays.at.is_none() {
-            self.claims.strays.at = Some(self.now.mono + self.config.call_deadline);
+        if doubted {
+            self.claims.strays.may_be(flight.key, self.now.mono + self.config.call_deadline);
         }
         let claimed = match outcome {
             Ok(Verdict::Claim(claimed)) => claimed,
@@ -205,41 +221,33 @@ impl<M: Mutants> Node<M> {
 
     /// When strays are to be looked for.
     pub(super) fn next_sweep(&self) -> Option<Mono> {
-        let Strays { at, in_flight } = self.claims.strays;
+        let Strays { at, in_flight, .. } = &self.claims.strays;
         at.filter(|_| !in_flight && self.resume.is_none() && self.is_serving())
     }
 
-    /// Looks for claims of its own that it does not know of. A claim is known as long as it is under way, and then as
-    /// long as the deliveries of its rows are not recorded. One that was given up may commit at any time after, so this
-    /// goes on for as long as the server does.
+    /// Looks for rows of claims that were in doubt: what is claimed under them and not about to be delivered never will be.
+    /// A claim that was given up may commit at any time after, so this goes on for as long as the server does.
     pub(super) fn sweep_when_due(&mut self) {
         let Some(fence) = self.fence().filter(|_| self.next_sweep().is_some_and(|at| at <= self.now.mono)) else {
             return;
         };
-        if self.mutants.planted(Mutant::StrayClaimsKept) {
-            self.claims.strays.at = None;
-            return;
-        }
         self.claims.strays.in_flight = true;
         let waiting = self.slots.values().flat_map(|slot| &slot.queue);
         let mut tokens: Vec<Uuid> = waiting.filter_map(Work::claimed).collect();
-        let mut keys = Vec::new();
-        for (purpose, transaction) in self.calls.unsettled() {
-            match (purpose, transaction) {
-                (Purpose::Append(flights), _) => {
-                    tokens.extend(flights.iter().flat_map(|flight| flight.works()).filter_map(Work::claimed));
-                }
-                (Purpose::Claim(_), Transaction::Claim(claim)) => keys.push(claim.key),
-                _ => {}
+        for purpose in self.calls.unsettled() {
+            if let Purpose::Append(flights) = purpose {
+                tokens.extend(flights.iter().flat_map(|flight| flight.works()).filter_map(Work::claimed));
             }
         }
+        let keys = self.claims.strays.keys.iter().copied().collect();
         let sweep = RequeueStrays { fence, keys, tokens };
         self.send(Connection::Store, Transaction::Sweep(sweep), Purpose::Sweep);
     }
 
     pub(super) fn on_sweep(&mut self, outcome: Result<Verdict, Failure>) {
         let next = self.now.mono + self.config.call_deadline;
-        self.claims.strays = Strays { at: Some(next), in_flight: false };
+        self.claims.strays.in_flight = false;
+        self.claims.strays.at = Some(next);
         let back = match outcome {
             Ok(Verdict::Sweep(back)) => back,
             Ok(other) => unreachable!("a sweep gives contracts, not {other:?}"),

@@ -8,9 +8,9 @@ use crate::api::response::{Accepted, ResultOutcome};
 use crate::execution::Event;
 use crate::execution::State;
 use crate::execution::state::Settled;
-use crate::id::ExecutionId;
+use crate::id::{ExecutionId, TaskId};
 use crate::mutant::{Mutant, Mutants};
-use crate::store::append::{Append, GroupOutcome, Rejection, Status, Wake};
+use crate::store::append::{Append, GroupOutcome, Rejection, Status, TaskState, Wake};
 use crate::store::outcome::Failure;
 use crate::store::transaction::{Transaction, Verdict};
 use crate::worker::attempt::{Holder, Orphaned};
@@ -164,6 +164,11 @@ impl<M: Mutants> Node<M> {
                         self.quarantine(&execution, message);
                     }
                 }
+                GroupOutcome::Rejected(Rejection::TaskMoved { task, found }) => {
+                    let mut flight = flight;
+                    self.drop_claims(&mut flight, &task, found);
+                    self.try_again(flight, true);
+                }
                 GroupOutcome::Rejected(_) => self.try_again(flight, true),
             }
         }
@@ -262,6 +267,30 @@ impl<M: Mutants> Node<M> {
 
     /// Nothing of a group was written, and the same again may be: its works go back in line. After a rejection the
     /// execution is read again first, since memory and database differ.
+    /// The row of a task is not as a claim left it: what that claim brought is not to be handed over any more, however
+    /// often it is tried.
+    fn drop_claims(&mut self, flight: &mut Flight, moved: &TaskId, found: Option<TaskState>) {
+        let is_void = |work: &Work| match work {
+            Work::Dispatch { claimed, .. } => {
+                claimed.task == *moved && found != Some(TaskState::Claimed { token: claimed.token })
+            }
+            _ => false,
+        };
+        let works = std::mem::take(&mut flight.draft.works);
+        for work in works {
+            match work {
+                Work::Dispatch { poll, ref claimed, .. } if is_void(&work) => {
+                    if found == Some(TaskState::Queued) {
+                        self.claims.queued(claimed.contract());
+                    }
+                    self.polls.release(poll);
+                    self.answer_poll_when_due(poll);
+                }
+                work => flight.draft.works.push(work),
+            }
+        }
+    }
+
     fn try_again(&mut self, flight: Flight, reload: bool) {
         let Flight { execution, mut draft, .. } = flight;
         self.give_back(&mut draft);

@@ -125,9 +125,9 @@ impl<P> Calls<P> {
         Some(call)
     }
 
-    /// What every call that is not settled is for, and its transaction.
-    pub fn unsettled(&self) -> impl Iterator<Item = (&P, &Transaction)> {
-        self.open.values().chain(self.resend.values()).map(|call| (&call.purpose, &call.transaction))
+    /// What every call that is not settled is for.
+    pub fn unsettled(&self) -> impl Iterator<Item = &P> {
+        self.open.values().chain(self.resend.values()).map(|call| &call.purpose)
     }
 
     /// Whether any call is under way.

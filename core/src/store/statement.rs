@@ -5,6 +5,7 @@
 //!
 //! [`judge`]: crate::store::append::judge
 
+use crate::api::request::Contract;
 use crate::execution::event::Labels;
 use crate::id::{
     CallKey, ClusterId, ContractVersion, DefinitionHash, ExecutionId, Incarnation, NodeId, Run, Seq, TaskId, TaskName,
@@ -169,15 +170,15 @@ pub struct RequeueClaims {
     pub incarnation: Incarnation,
 }
 
-/// See [`Statement::RequeueStrays`]: the claims of this writer under other keys and tokens than these. Gives the contract
-/// of each row that went back, in no order; nothing where the fence has moved.
+/// See [`Statement::RequeueStrays`]: rows that this writer claimed under these keys, but for those of these tokens. Gives the
+/// contract of each row that went back, in no order; nothing where the fence has moved.
 ///
 /// A claim that was given up and sent again may still commit, for rows that its repetition passed over as locked, and
-/// under tokens that nobody waits for any more.
+/// under tokens that nobody waits for any more. The keys are those of such claims, once their outcome is known: then no
+/// token of theirs comes to be waited for any more, so this may run as late as it will.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequeueStrays {
     pub fence: Fence,
-    /// Of claims that are under way.
     pub keys: Vec<CallKey>,
     /// Of claimed rows whose delivery is not recorded yet.
     pub tokens: Vec<Uuid>,
@@ -238,6 +239,13 @@ pub struct ClaimedTask {
     pub contract_version: ContractVersion,
     /// One of the want's tokens; which want it is, the token says.
     pub token: Uuid,
+}
+
+impl ClaimedTask {
+    /// What its worker has to offer.
+    pub fn contract(&self) -> Contract {
+        Contract { task_name: self.task_name.clone(), contract_version: self.contract_version.clone() }
+    }
 }
 
 /// See [`Statement::PutDefinition`].

@@ -7,7 +7,7 @@ use orbit_core::id::{Incarnation, SessionId};
 use orbit_core::node::Input;
 use orbit_core::store::append::TaskState;
 use orbit_core::store::outcome;
-use orbit_core::store::statement::Holder;
+use orbit_core::store::statement::{Holder, RequeueStrays};
 use orbit_core::store::transaction::{Campaign, Transaction, Verdict};
 use orbit_core::time::WallMs;
 use serde_json::json;
@@ -184,4 +184,50 @@ fn a_wait_whose_time_is_over_before_its_row_is_read_is_answered_once() {
         Reply::Execution(view) => assert_eq!(view.item.execution_id.as_str(), "e"),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn a_claim_whose_row_has_gone_back_is_given_up_and_the_row_is_claimed_anew() {
+    let mut bench = Bench::with(|config| config.session_timeout = Duration::from_secs(600));
+    bench.deploy_chain(1);
+    bench.start("Chain", "e", json!({"n": 1}));
+    let session = bench.register("w");
+    bench.hold = true;
+    let poll = bench.send(poll_for(session, 1));
+    let (call, claim) = bench.held.pop_front().expect("the claim");
+    let Transaction::Claim(claimed) = &claim else { panic!("a claim, not {claim:?}") };
+    let sweep = RequeueStrays { fence: claimed.fence, keys: vec![claimed.key], tokens: Vec::new() };
+    let reply = bench.run(claim);
+    bench.run(Transaction::Sweep(sweep));
+    bench.give(Input::Store { call, reply });
+    bench.release();
+    assert_eq!(bench.polled(poll).tasks.len(), 1);
+    assert!(bench.ran.len() < 50, "{:?}", bench.ran);
+}
+
+#[test]
+fn a_sweep_that_runs_late_leaves_alone_what_was_claimed_since() {
+    let mut bench = Bench::with(|config| config.session_timeout = Duration::from_secs(600));
+    bench.deploy_chain(1);
+    let (session, other) = (bench.register("w"), bench.register("other"));
+    bench.start("Chain", "e1", json!({"n": 1}));
+    bench.hold = true;
+    let poll = bench.send(poll_for(session, 1));
+    let (first, _) = bench.held.pop_front().expect("the claim");
+    bench.give(Input::Store { call: first, reply: outcome::Reply::Unknown });
+    bench.pass(Duration::from_secs(1));
+    bench.release();
+    assert_eq!(bench.polled(poll).tasks.len(), 1);
+    // The sweep is under way, and stands still while another task is claimed.
+    bench.hold = true;
+    bench.pass(bench.config.call_deadline);
+    let (_, sweep) = bench.held.pop_front().expect("the sweep");
+    assert_eq!(sweep.name(), "sweep");
+    bench.hold = false;
+    bench.start("Chain", "e2", json!({"n": 1}));
+    bench.hold = true;
+    bench.send(poll_for(other, 1));
+    assert_eq!(run_one(&mut bench), "claim");
+    bench.run(sweep);
+    assert!(bench.store.tasks().all(|entry| matches!(entry.state, TaskState::Claimed { .. })));
 }

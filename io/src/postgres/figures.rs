@@ -55,7 +55,7 @@ impl Figures {
     /// Counts a look at the fence; whether a reading is due.
     pub(super) fn is_due(&self) -> bool {
         let mut state = self.state();
-        let due = state.looks % EVERY == 0;
+        let due = state.looks.is_multiple_of(EVERY);
         state.looks = state.looks.wrapping_add(1);
         due
     }

@@ -59,10 +59,10 @@ pub fn requeue_strays(
     back
 }
 
-/// Whether the writer has claimed this row and does not know.
+/// Whether the writer has claimed this row under a key that was in doubt, and does not know.
 pub fn is_stray(entry: &TaskEntry, sweep: &RequeueStrays) -> bool {
     let (TaskState::Claimed { token }, Some((claimer, key))) = (entry.state, entry.claim) else { return false };
-    claimer == sweep.fence.incarnation && !sweep.keys.contains(&key) && !sweep.tokens.contains(&token)
+    claimer == sweep.fence.incarnation && sweep.keys.contains(&key) && !sweep.tokens.contains(&token)
 }
 
 pub fn clear_holder(tables: &mut Tables, statement: ClearHolder, commit: &mut Commit) -> bool {

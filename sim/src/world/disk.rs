@@ -242,7 +242,6 @@ impl World {
                 Change::Claimed { repeated: true, .. } => self.marks.hit(Mark::ClaimRepeated),
                 Change::Claimed { .. } => self.marks.hit(Mark::ClaimedFromQueue),
                 Change::Requeued { .. } => self.marks.hit(Mark::Requeued),
-                Change::Swept { .. } => self.marks.hit(Mark::ClaimSwept),
                 _ => {}
             }
         }

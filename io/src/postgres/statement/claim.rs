@@ -128,7 +128,7 @@ pub fn requeue(link: &mut Link, requeue: &RequeueClaims) -> Result<u64, Trouble>
     rows.first().map_or(Ok(0), |row| column::number(row, 0))
 }
 
-/// Puts back the writer's claims but those of these keys and tokens, and says which contract each row is for. What
+/// Puts back what the writer claimed under these keys, but for these tokens, and says which contract each row is for. What
 /// others hold is left for the next time.
 pub fn requeue_strays(
     link: &mut Link,
@@ -138,7 +138,7 @@ pub fn requeue_strays(
     let rows = link.query(
         "WITH f AS MATERIALIZED (SELECT term, incarnation FROM orbit_cluster WHERE id = 1 FOR SHARE),
          stray AS MATERIALIZED (SELECT task_id FROM orbit_tasks
-            WHERE state = 'claimed' AND claimed_by = $2 AND claim_key <> ALL ($3) AND token <> ALL ($4)
+            WHERE state = 'claimed' AND claimed_by = $2 AND claim_key = ANY ($3) AND token <> ALL ($4)
                 AND EXISTS (SELECT 1 FROM f WHERE term = $1 AND incarnation = $2)
             ORDER BY task_id FOR UPDATE SKIP LOCKED)
          UPDATE orbit_tasks SET state = 'queued', token = NULL, claimed_by = NULL, claim_key = NULL

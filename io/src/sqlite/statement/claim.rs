@@ -117,7 +117,7 @@ pub fn requeue(connection: &Connection, requeue: &RequeueClaims) -> Result<u64> 
     Ok(changed as u64)
 }
 
-/// Puts back the writer's claims but those of these keys and tokens, and says which contract each row is for.
+/// Puts back what the writer claimed under these keys, but for these tokens, and says which contract each row is for.
 pub fn requeue_strays(connection: &Connection, sweep: &RequeueStrays) -> Result<Vec<Contract>> {
     if fence::current(connection)? != sweep.fence {
         return Ok(Vec::new());
@@ -133,7 +133,7 @@ pub fn requeue_strays(connection: &Connection, sweep: &RequeueStrays) -> Result<
     let mut rows = claims.query([sweep.fence.incarnation.0.as_bytes()])?;
     while let Some(row) = rows.next()? {
         let (key, token) = (column::uuid(row, 1)?, column::uuid(row, 2)?);
-        if sweep.keys.iter().any(|known| known.0 == key) || sweep.tokens.contains(&token) {
+        if sweep.keys.iter().all(|doubted| doubted.0 != key) || sweep.tokens.contains(&token) {
             continue;
         }
         back.execute([row.get::<_, String>(0)?])?;
