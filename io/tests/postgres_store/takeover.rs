@@ -114,7 +114,11 @@ fn writes(fence: Fence) -> Vec<Write> {
         Write {
             name: "a sweep",
             connection: Connection::Store,
-            transaction: Transaction::Sweep(RequeueStrays { fence, keys: Vec::new(), tokens: Vec::new() }),
+            transaction: Transaction::Sweep(RequeueStrays {
+                fence,
+                keys: vec![CallKey(Uuid::from_u128(99))],
+                tokens: Vec::new(),
+            }),
             refused: Verdict::Sweep(Vec::new()),
         },
         Write {

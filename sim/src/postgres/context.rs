@@ -134,7 +134,8 @@ impl<D: Domain + ?Sized> Context<'_, D> {
         &self.state.tables.row(row).newest().value
     }
 
-    fn may_write(&self) -> Result<(), Stop> {
+    /// An error where nothing can be written.
+    pub fn may_write(&self) -> Result<(), Stop> {
         match self.state.writable {
             Writable::Yes => Ok(()),
             Writable::ReadOnly => Err(Stop::error(Code::ReadOnly)),
@@ -434,7 +435,7 @@ impl<D: Domain + ?Sized> Context<'_, D> {
         }
     }
 
-    /// What every statement that writes begins with: an error where nothing can be written, and the transaction's
+    /// What a statement begins with that writes for certain: an error where nothing can be written, and the transaction's
     /// number.
     pub fn writes(&mut self) -> Result<(), Stop> {
         self.may_write()?;

@@ -69,13 +69,13 @@ impl Program {
                 Ok(Got::Rows(std::mem::take(&mut self.rows)))
             }
             Op::Update(table, filter, change) => {
-                cx.writes()?;
+                cx.may_write()?;
                 self.find(cx, table, &filter, Order::Id);
                 self.write(cx, &filter, Some(change))?;
                 Ok(Got::Rows(std::mem::take(&mut self.rows)))
             }
             Op::Delete(table, filter) => {
-                cx.writes()?;
+                cx.may_write()?;
                 self.find(cx, table, &filter, Order::Id);
                 self.write(cx, &filter, None)?;
                 Ok(Got::Rows(std::mem::take(&mut self.rows)))
@@ -149,6 +149,8 @@ impl Program {
                 self.rows.push((id, value.v));
             }
             let Some(found) = self.next() else { return Ok(()) };
+            // It has a number from the first row on that it finds, changed or not.
+            cx.writes()?;
             let locked = cx.lock_to_write(&found, strength)?;
             self.at += 1;
             self.writes = current(cx, filter, &found, locked).map(|value| (found.row, found.key.1, value));
