@@ -17,15 +17,18 @@ impl Written {
         if !value.contains("${") {
             return None;
         }
+        // No further than the text goes: all of a document may stand in one line.
         let rest = text.get(start..)?;
-        let line = rest.split(['\n', '\r']).next()?;
-        let raw = match line.chars().next()? {
-            '"' => &line[..end_of_double(line)?],
-            '\'' => &line[..end_of_single(line)?],
+        let raw = match rest.chars().next()? {
+            '"' => &rest[..end_of_double(rest)?],
+            '\'' => &rest[..end_of_single(rest)?],
             // A plain text stands as it is.
-            _ if line.starts_with(value) => value,
+            _ if rest.starts_with(value) => value,
             _ => return None,
         };
+        if raw.contains(['\n', '\r']) {
+            return None;
+        }
         Some(Written { at, raw: raw.into() })
     }
 

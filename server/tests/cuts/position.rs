@@ -119,7 +119,6 @@ pub const SERVING: &[&str] = &[
     "history",
     "hold",
     "check",
-    "figures",
     "connect",
 ];
 
