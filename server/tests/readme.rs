@@ -55,7 +55,8 @@ fn every_file_that_the_papers_name_is_there() {
     for paper in papers {
         let text = std::fs::read_to_string(&paper).expect("a paper");
         for path in text.split('`').skip(1).step_by(2).filter(|code| folders.iter().any(|f| code.starts_with(f))) {
-            // A test may follow: `file::name`.
+            // What a program is given may follow, or a test: `file::name`.
+            let path = path.split(' ').next().unwrap_or(path);
             let (file, test) = path.split_once("::").map_or((path, None), |(file, test)| (file, Some(test)));
             assert!(root().join(file).exists(), "{} names {path}", paper.display());
             if let Some(test) = test {
