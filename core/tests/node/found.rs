@@ -4,7 +4,7 @@ use crate::bench::{Bench, code};
 use orbit_core::api::request::{Poll, Request};
 use orbit_core::api::response::Reply;
 use orbit_core::id::{Incarnation, SessionId};
-use orbit_core::node::Input;
+use orbit_core::node::{Input, RequestId};
 use orbit_core::store::append::TaskState;
 use orbit_core::store::outcome;
 use orbit_core::store::statement::{Holder, RequeueStrays};
@@ -25,6 +25,25 @@ fn run_one(bench: &mut Bench) -> &'static str {
 fn poll_for(session: SessionId, max_tasks: u32) -> Request {
     let wait = Duration::from_secs(20);
     Request::Poll(Poll { session, max_tasks, wait, holding: Some(vec![]), results: vec![] })
+}
+
+/// A server with a task in its queue, and a session that outlives every deadline. What it writes is kept back.
+fn queued() -> (Bench, SessionId) {
+    let mut bench = Bench::with(|config| config.session_timeout = Duration::from_secs(600));
+    bench.deploy_chain(1);
+    bench.start("Chain", "e", json!({"n": 1}));
+    let session = bench.register("w");
+    bench.hold = true;
+    (bench, session)
+}
+
+/// The claim that is kept back is lost on its way; it, and the poll that it is for. Its repetition is kept back.
+fn claim_in_doubt(bench: &mut Bench, session: SessionId) -> (RequestId, Transaction) {
+    let poll = bench.send(poll_for(session, 1));
+    let (call, claim) = bench.held.pop_front().expect("the claim");
+    bench.give(Input::Store { call, reply: outcome::Reply::Unknown });
+    bench.pass(Duration::from_secs(1));
+    (poll, claim)
 }
 
 #[test]
@@ -126,15 +145,8 @@ fn a_recovery_reads_again_what_it_could_not_read() {
 
 #[test]
 fn a_claim_that_commits_after_it_was_given_up_and_repeated_in_vain_is_found_and_its_task_delivered() {
-    let mut bench = Bench::with(|config| config.session_timeout = Duration::from_secs(600));
-    bench.deploy_chain(1);
-    bench.start("Chain", "e", json!({"n": 1}));
-    let session = bench.register("w");
-    bench.hold = true;
-    bench.send(poll_for(session, 1));
-    let (first, claim) = bench.held.pop_front().expect("the claim");
-    bench.give(Input::Store { call: first, reply: outcome::Reply::Unknown });
-    bench.pass(Duration::from_secs(1));
+    let (mut bench, session) = queued();
+    let (_, claim) = claim_in_doubt(&mut bench, session);
     // What is sent again passes over the row, which the first sending has locked.
     let (second, again) = bench.held.pop_front().expect("the claim again");
     assert_eq!(again, claim);
@@ -148,15 +160,8 @@ fn a_claim_that_commits_after_it_was_given_up_and_repeated_in_vain_is_found_and_
 
 #[test]
 fn a_sweep_leaves_claimed_tasks_alone_whose_delivery_is_under_way() {
-    let mut bench = Bench::with(|config| config.session_timeout = Duration::from_secs(600));
-    bench.deploy_chain(1);
-    bench.start("Chain", "e", json!({"n": 1}));
-    let session = bench.register("w");
-    bench.hold = true;
-    bench.send(poll_for(session, 1));
-    let (first, _) = bench.held.pop_front().expect("the claim");
-    bench.give(Input::Store { call: first, reply: outcome::Reply::Unknown });
-    bench.pass(Duration::from_secs(1));
+    let (mut bench, session) = queued();
+    claim_in_doubt(&mut bench, session);
     assert_eq!(run_one(&mut bench), "claim");
     // The delivery's append stays under way for longer than a sweep waits.
     bench.pass(bench.config.call_deadline - Duration::from_secs(1));
@@ -188,11 +193,7 @@ fn a_wait_whose_time_is_over_before_its_row_is_read_is_answered_once() {
 
 #[test]
 fn a_claim_whose_row_has_gone_back_is_given_up_and_the_row_is_claimed_anew() {
-    let mut bench = Bench::with(|config| config.session_timeout = Duration::from_secs(600));
-    bench.deploy_chain(1);
-    bench.start("Chain", "e", json!({"n": 1}));
-    let session = bench.register("w");
-    bench.hold = true;
+    let (mut bench, session) = queued();
     let poll = bench.send(poll_for(session, 1));
     let (call, claim) = bench.held.pop_front().expect("the claim");
     let Transaction::Claim(claimed) = &claim else { panic!("a claim, not {claim:?}") };
@@ -207,16 +208,10 @@ fn a_claim_whose_row_has_gone_back_is_given_up_and_the_row_is_claimed_anew() {
 
 #[test]
 fn a_sweep_that_runs_late_leaves_alone_what_was_claimed_since() {
-    let mut bench = Bench::with(|config| config.session_timeout = Duration::from_secs(600));
-    bench.deploy_chain(1);
-    let (session, other) = (bench.register("w"), bench.register("other"));
-    bench.start("Chain", "e1", json!({"n": 1}));
-    bench.hold = true;
-    let poll = bench.send(poll_for(session, 1));
-    let (first, _) = bench.held.pop_front().expect("the claim");
-    bench.give(Input::Store { call: first, reply: outcome::Reply::Unknown });
-    bench.pass(Duration::from_secs(1));
+    let (mut bench, session) = queued();
+    let (poll, _) = claim_in_doubt(&mut bench, session);
     bench.release();
+    let other = bench.register("other");
     assert_eq!(bench.polled(poll).tasks.len(), 1);
     // The sweep is under way, and stands still while another task is claimed.
     bench.hold = true;

@@ -1,0 +1,103 @@
+//! What goes wrong with the database: sessions that are killed or stand still, restarts, crashes; and its healing.
+
+use crate::coverage::Mark;
+use crate::postgres::store::Pace;
+use crate::postgres::{SessionId, Writable};
+use crate::rng::Ratio;
+use crate::world::World;
+use crate::world::event::Event;
+use crate::world::server::Pid;
+use orbit_core::node::Connection;
+
+impl World {
+    /// Some session, if there is one: mostly one that does something.
+    fn some_session(&mut self) -> Option<SessionId> {
+        let engine = &self.database().engine;
+        let all: Vec<SessionId> = engine.sessions().collect();
+        let busy: Vec<SessionId> = all.iter().copied().filter(|s| engine.is_busy(*s)).collect();
+        let mostly = self.dice.faults.chance(Ratio::new(3, 4));
+        let from = if mostly && !busy.is_empty() { busy } else { all };
+        (!from.is_empty()).then(|| *self.dice.faults.pick(&from))
+    }
+
+    /// A session is killed.
+    pub(in crate::world) fn kill_session(&mut self) {
+        let Some(session) = self.some_session() else { return };
+        self.trace.record(self.now, "session killed", &session);
+        self.marks.hit(Mark::SessionKilled);
+        self.catch_up();
+        self.database().engine.terminate(session);
+        self.settle();
+    }
+
+    /// The session that holds the election lock of a process is killed.
+    pub(in crate::world) fn kill_election(&mut self, pid: Pid) {
+        let links = &self.database().links;
+        let election = links.values().filter(|l| l.pid == pid && l.connection == Connection::Election);
+        let sessions: Vec<SessionId> = election.filter_map(|l| l.session).collect();
+        self.catch_up();
+        for session in sessions {
+            self.database().engine.terminate(session);
+        }
+        self.settle();
+    }
+
+    /// A backend stands still.
+    pub(in crate::world) fn freeze_session(&mut self, ms: u64) {
+        let Some(session) = self.some_session() else { return };
+        self.trace.record(self.now, "session frozen", &(session, ms));
+        self.marks.hit(Mark::SessionFrozen);
+        self.database().engine.freeze(session);
+        let thaw = self.now.plus_ms(ms);
+        self.at(thaw, Event::Thaw(session));
+    }
+
+    /// Every backend stands still.
+    pub(in crate::world) fn freeze_all(&mut self, ms: u64) {
+        let all: Vec<SessionId> = self.database().engine.sessions().collect();
+        let thaw = self.now.plus_ms(ms);
+        for session in all {
+            self.database().engine.freeze(session);
+            self.at(thaw, Event::Thaw(session));
+        }
+    }
+
+    pub(in crate::world) fn thaw(&mut self, session: SessionId) {
+        self.catch_up();
+        self.database().engine.thaw(session);
+        self.settle();
+    }
+
+    /// The database goes down, by a crash or not, and comes back.
+    pub(in crate::world) fn restart_database(&mut self, crash: bool, ms: u64) {
+        self.trace.record(self.now, "database restarts", &(crash, ms));
+        self.marks.hit(if crash { Mark::DatabaseCrash } else { Mark::DatabaseRestart });
+        self.catch_up();
+        let database = self.database();
+        if crash {
+            database.engine.crash();
+        } else {
+            database.engine.shut_down();
+        }
+        self.settle();
+        let up = self.now.plus_ms(ms);
+        self.at(up, Event::DatabaseUp);
+    }
+
+    pub(in crate::world) fn database_up(&mut self) {
+        self.database().engine.open();
+    }
+
+    /// Every fault of the database ends.
+    pub(in crate::world) fn heal_database(&mut self) {
+        let now = self.now;
+        self.database().refuses_until = now;
+        self.database().engine.set_writable(Writable::Yes);
+        self.database().engine.domain.pace = Pace::NONE;
+        self.database_up();
+        let all: Vec<SessionId> = self.database().engine.sessions().collect();
+        for session in all {
+            self.thaw(session);
+        }
+    }
+}
