@@ -71,6 +71,13 @@ pub struct Transaction<N> {
     pub notes: Vec<N>,
 }
 
+impl<N> Transaction<N> {
+    /// One that has just begun, when `now()` shows this.
+    pub fn begun(explicit: bool, began_ms: i64) -> Transaction<N> {
+        Transaction { explicit, xid: None, began_ms, commands: 0, touched: Vec::new(), wrote: false, notes: Vec::new() }
+    }
+}
+
 /// How far a statement has got with a row that others hold.
 #[derive(Clone, Debug)]
 pub struct Locking {

@@ -25,15 +25,7 @@ impl<D: Domain> Engine<D> {
                     return self.ended(session, Err(SqlError::error(Code::FailedTransaction)));
                 }
                 assert!(s.transaction.is_none(), "a transaction begins once");
-                s.transaction = Some(Transaction {
-                    explicit: true,
-                    xid: None,
-                    began_ms: clock,
-                    commands: 0,
-                    touched: Vec::new(),
-                    wrote: false,
-                    notes: Vec::new(),
-                });
+                s.transaction = Some(Transaction::begun(true, clock));
                 self.ended(session, Ok(Answer::Began));
             }
             Command::Commit if s.failed => {
@@ -52,15 +44,7 @@ impl<D: Domain> Engine<D> {
             }
             Command::Run(program) => {
                 let clock = now as i64 / 1_000 + self.state.clock_offset_ms;
-                let transaction = s.transaction.get_or_insert_with(|| Transaction {
-                    explicit: false,
-                    xid: None,
-                    began_ms: clock,
-                    commands: 0,
-                    touched: Vec::new(),
-                    wrote: false,
-                    notes: Vec::new(),
-                });
+                let transaction = s.transaction.get_or_insert_with(|| Transaction::begun(false, clock));
                 transaction.commands += 1;
                 s.running = Some(Running {
                     program: Some(program),
