@@ -235,16 +235,9 @@ fn a_claim_that_commits_late_takes_nothing_under_a_token_that_was_given_meanwhil
 #[test]
 fn a_definition_that_another_stores_meanwhile_is_found_and_not_stored_twice() {
     use orbit_core::id::CallKey;
-    use orbit_core::store::statement::{DefinitionRow, PutDefinition, PutResult};
-    use orbit_core::time::ClusterMs;
+    use orbit_core::store::statement::{PutDefinition, PutResult};
     let (mut store, fence) = Running::led();
-    let definition = DefinitionRow {
-        name: "W".into(),
-        version: "1".into(),
-        hash: "h".into(),
-        document: serde_json::json!({}),
-        created_at_ms: ClusterMs(1),
-    };
+    let definition = definition();
     let mut other = other(&store);
     let mut late = other.transaction().unwrap();
     late.execute(

@@ -8,9 +8,8 @@ use orbit_core::id::{CallKey, Incarnation, Term};
 use orbit_core::node::Connection;
 use orbit_core::store::append::*;
 use orbit_core::store::outcome::Reply;
-use orbit_core::store::statement::{ClaimTasks, DefinitionRow, LockState, PutDefinition, PutResult, RequeueStrays};
+use orbit_core::store::statement::{ClaimTasks, LockState, PutDefinition, PutResult, RequeueStrays};
 use orbit_core::store::transaction::{Transaction, Verdict};
-use orbit_core::time::ClusterMs;
 use orbit_io::driver::Backend;
 use orbit_support::Postgres;
 use orbit_support::wire::{Action, Cut, Ends, Held, How, Proxy};
@@ -91,13 +90,7 @@ fn writes(fence: Fence) -> Vec<Write> {
         group.tasks = vec![change];
         group
     };
-    let definition = DefinitionRow {
-        name: "W".into(),
-        version: "1".into(),
-        hash: "h".into(),
-        document: serde_json::json!({}),
-        created_at_ms: ClusterMs(1),
-    };
+    let definition = definition();
     let key = CallKey(Uuid::from_u128(77));
     let gone = TaskChange::Delete { task: task_id("t"), expect: TaskState::Queued };
     vec![

@@ -243,3 +243,14 @@ pub fn task_id(id: &str) -> TaskId {
 pub fn execution_id(id: &str) -> ExecutionId {
     id.into()
 }
+
+/// Version 1 of the workflow `W`, without anything in it.
+pub fn definition() -> DefinitionRow {
+    DefinitionRow {
+        name: "W".into(),
+        version: "1".into(),
+        hash: "h".into(),
+        document: serde_json::json!({}),
+        created_at_ms: ClusterMs(1),
+    }
+}
