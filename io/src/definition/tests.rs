@@ -456,3 +456,16 @@ fn one_long_line_is_read_as_soon_as_many_short_ones() {
         assert_eq!(document.locate(&format!("/{last}")), at(1, text.chars().count() - 1), "{format:?}");
     }
 }
+
+/// Whatever stands behind an expression in its line, finding where it is written takes no longer: this took the square of
+/// the document's size once, and minutes.
+#[test]
+fn a_document_of_ten_thousand_steps_in_one_line_is_checked() {
+    let step =
+        |n: usize| json!({"id": format!("s{n}"), "task": "t", "input": {"a": "${ input.a }", "b": "${ input.b }"}});
+    let steps: Vec<Value> = (0..10_000).map(step).collect();
+    let document = json!({"name": "W", "version": "1", "steps": steps}).to_string();
+    for format in [Format::Json, Format::Yaml] {
+        assert!(check(&document, format).is_ok());
+    }
+}
