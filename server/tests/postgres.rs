@@ -14,7 +14,7 @@ mod takeover;
 #[path = "postgres/texts.rs"]
 mod texts;
 
-use common::{Ended, PATIENCE, Server, folder, free_addr, orbit, run};
+use common::{Ended, PATIENCE, Server, aside, folder, free_addr, orbit, own_postgres, run};
 use orbit_sdk::{Client, Format, StartOptions, Status};
 use orbit_support::{Database, PgBouncer, Postgres};
 use std::collections::BTreeSet;
@@ -22,11 +22,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
-
-/// Blocking calls of the database's client, off the runtime.
-async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    tokio::task::spawn_blocking(work).await.expect("no panic")
-}
 
 async fn fresh() -> Database {
     aside(|| Postgres::shared().fresh()).await
@@ -215,12 +210,7 @@ async fn until_not_ready(server: &Server) {
 #[tokio::test]
 async fn a_server_whose_database_goes_away_is_not_ready_and_comes_back_with_all_that_it_acknowledged() {
     let folder = folder();
-    let (postgres, database) = aside(|| {
-        let postgres = Arc::new(Postgres::start(&[]));
-        let database = postgres.fresh();
-        (postgres, database)
-    })
-    .await;
+    let (postgres, database) = own_postgres().await;
     let mut server = start(&database, folder.path(), &[]).await;
     server.client().deploy(PING, Format::Yaml).await.expect("it deploys");
     let load = Load::begin(&server);

@@ -5,12 +5,14 @@ pub mod history;
 pub mod raw;
 
 use orbit_sdk::{Client, Error};
+use orbit_support::{Database, Postgres};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -244,4 +246,19 @@ pub fn order(id: &str) -> serde_json::Value {
 /// Whether a call failed for want of a server.
 pub fn is_unreachable<T>(result: &Result<T, Error>) -> bool {
     matches!(result, Err(error) if error.is_unreachable())
+}
+
+/// Blocking calls of the database's client, off the runtime.
+pub async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(work).await.expect("no panic")
+}
+
+/// A PostgreSQL of a test's own, which it may halt and kill, with a database.
+pub async fn own_postgres() -> (Arc<Postgres>, Database) {
+    aside(|| {
+        let postgres = Arc::new(Postgres::start(&[]));
+        let database = postgres.fresh();
+        (postgres, database)
+    })
+    .await
 }

@@ -1,6 +1,6 @@
 //! The same clients, while the database itself is ended: `scripts/long outages` goes on for longer (`OUTAGES=n` rounds).
 
-use crate::common::{Server, folder, free_addr};
+use crate::common::{Server, aside, folder, free_addr, own_postgres};
 use crate::load::Load;
 use orbit_support::{Database, Postgres};
 use std::sync::Arc;
@@ -8,10 +8,6 @@ use std::time::Duration;
 
 /// Starts that are acknowledged between two outages.
 const BETWEEN: usize = 15;
-
-async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    tokio::task::spawn_blocking(work).await.expect("no panic")
-}
 
 fn rounds(usual: usize) -> usize {
     std::env::var("OUTAGES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
@@ -28,12 +24,7 @@ async fn begin(database: &Database, folder: &std::path::Path, check_interval: &s
 #[tokio::test(flavor = "multi_thread")]
 async fn however_the_database_goes_down_each_request_has_one_effect() {
     let folder = folder();
-    let (postgres, database) = aside(|| {
-        let postgres = Arc::new(Postgres::start(&[]));
-        let database = postgres.fresh();
-        (postgres, database)
-    })
-    .await;
+    let (postgres, database) = own_postgres().await;
     let (mut server, mut load) = begin(&database, folder.path(), "0.1").await;
     for round in 0..rounds(1) {
         for mode in ["fast", "immediate", "killed"] {

@@ -76,6 +76,8 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("WITH back AS (UPDATE orbit_tasks", "requeue"),
     ("WITH asked AS MATERIALIZED", "read histories"),
     ("WITH current AS MATERIALIZED", "read history"),
+    // It looks at next wakes as well.
+    ("pg_notification_queue_usage()", "read figures"),
     ("SELECT next_wake_ms, execution_id FROM orbit_owners", "read due"),
     ("SELECT min(next_wake_ms)", "read next due"),
     ("SELECT count(*) FROM orbit_owners", "count running"),
@@ -85,7 +87,6 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("SET application_name", "set up"),
     ("client_connection_check_interval", "set check interval"),
     ("current_setting('server_version_num')", "look at server"),
-    ("pg_notification_queue_usage()", "read figures"),
     ("BEGIN", "begin"),
     ("COMMIT", "commit"),
     ("ROLLBACK", "rollback"),
@@ -119,6 +120,7 @@ pub const SERVING: &[&str] = &[
     "history",
     "hold",
     "check",
+    "figures",
     "connect",
 ];
 
