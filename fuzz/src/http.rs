@@ -60,7 +60,7 @@ fn accepted(routed: Routed, max_payload_bytes: usize) {
 
     let fits = |value: &Json| assert!(value.to_string().len() <= max_payload_bytes, "a payload is past its limit");
     match request {
-        Request::Deploy(value) => match Definition::from_document(&value) {
+        Request::Deploy { document: value, .. } => match Definition::from_document(&value) {
             Ok(definition) => {
                 let item = WorkflowItem {
                     name: definition.name,

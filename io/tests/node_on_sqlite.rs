@@ -35,7 +35,7 @@ impl Server {
     }
 
     async fn deploy(&self, document: Value) {
-        let answer = self.ask(Request::Deploy(Box::new(document))).await;
+        let answer = self.ask(Request::deploy(document)).await;
         assert!(matches!(answer.reply, Reply::Deployed(_)), "{answer:?}");
     }
 

@@ -41,7 +41,7 @@ impl Bench {
         let mut bench =
             Bench { node, store, mono: 0, requests: 0, answers: BTreeMap::new(), session, held: Vec::new() };
         bench.give(Input::Start);
-        let deployed = bench.ask(Request::Deploy(Box::new(document.clone())));
+        let deployed = bench.ask(Request::deploy(document.clone()));
         assert!(matches!(deployed, Reply::Deployed(_)), "{deployed:?}");
         let steps = document["steps"].as_array().expect("steps").iter();
         let contract = |step: &Value| {

@@ -185,6 +185,9 @@ pub struct DeployArgs {
     /// Definitions in YAML or (`.json`) JSON; `-` reads one from standard input.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// Refuse a definition with warnings, before its version is used up.
+    #[arg(long)]
+    pub strict: bool,
     #[command(flatten)]
     pub remote: Remote,
     #[command(flatten)]
@@ -197,6 +200,9 @@ pub struct CheckArgs {
     /// Definitions in YAML or (`.json`) JSON; `-` reads one from standard input.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// Fail where there are warnings, too.
+    #[arg(long)]
+    pub strict: bool,
 }
 
 /// `orbit start`

@@ -252,7 +252,9 @@ async fn a_bad_definition_is_refused_with_the_line_of_each_problem_and_does_not_
     assert!(error(&deployed).contains("bad.yaml") && deployed.stderr.contains("bad.yaml:5"), "{deployed:?}");
     let no_yaml = stage.file("no.yaml", "a: [");
     assert_eq!(run(orbit(&["check", file_name(&no_yaml)])).code, 1);
-    assert_eq!(stage.run(&["deploy", file_name(&no_yaml)]).code, 1);
+    let refused = stage.run(&["deploy", file_name(&no_yaml)]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.stderr.contains("no.yaml:1:4") && refused.stderr.contains("   ^\n"), "{refused:?}");
 }
 
 #[tokio::test]
@@ -278,6 +280,20 @@ async fn a_slip_in_a_schema_is_warned_of_by_check_and_deploy_and_refuses_nothing
         (&warning["path"], &warning["line"], &warning["column"]),
         (&json!("/input/requird"), &json!(4), &json!(23))
     );
+    // Strictly, it is refused, and nothing is deployed.
+    assert!(checked.stderr.ends_with("slip.yaml: 1 warning, allowed without --strict\n"), "{checked:?}");
+    let strict = run(orbit(&["check", "--strict", file_name(&file)]));
+    assert_eq!((strict.code, strict.stdout.as_str()), (1, ""), "{strict:?}");
+    assert!(strict.stderr.contains("slip.yaml: 1 warning, refused with --strict\n"), "{strict:?}");
+    let other = stage.file("other.yaml", &SUM.replace("required:", "requird:").replace("Sum", "Other"));
+    let refused = stage.run(&["deploy", "--strict", file_name(&other)]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(error(&refused).contains("DEFINITION_WARNINGS"), "{refused:?}");
+    assert!(refused.stderr.contains("other.yaml:4:23") && refused.stderr.contains("^^^^^^^"), "{refused:?}");
+    assert_eq!(stage.run(&["workflows", "list", "-o", "ids"]).stdout.trim(), "Sum");
+    assert_eq!(stage.run(&["deploy", "--strict", file_name(&stage.file("other.yaml", SUM))]).code, 1, "a conflict");
+    let right = stage.file("other.yaml", &SUM.replace("Sum", "Other"));
+    assert_eq!(stage.run(&["deploy", "--strict", file_name(&right)]).code, 0);
     let wrong =
         stage.file("wrong.yaml", &SUM.replace("{type: integer}", "{type: strnig}").replace("input.a +", "inptu.a +"));
     let refused = stage.run(&["deploy", file_name(&wrong)]);

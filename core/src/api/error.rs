@@ -49,6 +49,8 @@ codes! {
     UnknownToken = "UNKNOWN_TOKEN", 404, false, "report only tokens that a poll returned";
     /// The definition has errors; `details.problems` lists them.
     DefinitionInvalid = "DEFINITION_INVALID", 422, false, "correct the problems in `details.problems` and deploy again";
+    /// A strict deployment of a definition with warnings; `details.problems` lists them.
+    DefinitionWarnings = "DEFINITION_WARNINGS", 422, false, "correct what `details.problems` warns of, or deploy without `strict`";
     /// Other content stands under that name and version.
     DefinitionConflict = "DEFINITION_CONFLICT", 409, false, "a deployed version never changes: raise the version and deploy again";
     /// The id is taken by an execution with another workflow or input.

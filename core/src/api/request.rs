@@ -11,8 +11,8 @@ use std::time::Duration;
 /// A request, checked for form: what it names may still be unknown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
-    /// POST `/v1/workflows`; the document, parsed.
-    Deploy(Box<Value>),
+    /// POST `/v1/workflows`; the document, parsed. A strict deployment refuses what is hardly meant, too.
+    Deploy { document: Box<Value>, strict: bool },
     /// GET `/v1/workflows`
     ListWorkflows,
     /// GET `/v1/workflows/{name}[/versions/{version}]`; the newest without a version.
@@ -56,10 +56,15 @@ pub enum Request {
 }
 
 impl Request {
+    /// A deployment that is not strict.
+    pub fn deploy(document: Value) -> Request {
+        Request::Deploy { document: Box::new(document), strict: false }
+    }
+
     /// About how many bytes of memory the values take that it brings.
     pub fn memory(&self) -> u64 {
         match self {
-            Request::Deploy(document) => memory_of(document),
+            Request::Deploy { document, .. } => memory_of(document),
             Request::Start(start) => memory_of(&start.input),
             Request::Poll(Poll { results, .. }) | Request::Report { results, .. } => {
                 results.iter().map(|result| result.outcome.memory()).sum()

@@ -82,7 +82,7 @@ impl<M: Mutants> Node<M> {
             return self.answer(id, ApiError::new(ErrorCode::NotReady, why));
         }
         match request {
-            Request::Deploy(document) => self.deploy(id, *document),
+            Request::Deploy { document, strict } => self.deploy(id, *document, strict),
             Request::ListWorkflows => {
                 let workflows = self.catalog.items();
                 self.answer(id, Response::ok(Reply::Workflows(Workflows { workflows })));
@@ -192,7 +192,7 @@ impl<M: Mutants> Node<M> {
         }
     }
 
-    fn deploy(&mut self, id: RequestId, document: Value) {
+    fn deploy(&mut self, id: RequestId, document: Value, strict: bool) {
         let Checked { definition, warnings } = Definition::check(&document, &*self.schemas);
         let definition = match definition {
             Ok(definition) => Arc::new(definition),
@@ -207,6 +207,15 @@ impl<M: Mutants> Node<M> {
                 return self.answer(id, error);
             }
         };
+        if strict && let Some(first) = warnings.first() {
+            let message = match warnings.len() {
+                1 => format!("the definition has a warning: {}", first.message),
+                several => format!("the definition has {several} warnings; the first: {}", first.message),
+            };
+            let warnings = serde_json::to_value(warnings).expect("warnings are text");
+            let error = ApiError::new(ErrorCode::DefinitionWarnings, message).with("problems", warnings);
+            return self.answer(id, error);
+        }
         let fence = self.fence().expect("serving");
         let created_at = self.cluster_now();
         let row = DefinitionRow {

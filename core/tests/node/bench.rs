@@ -184,7 +184,7 @@ impl Bench {
     }
 
     pub fn deploy(&mut self, document: Value) {
-        let response = self.ask(Request::Deploy(Box::new(document)));
+        let response = self.ask(Request::deploy(document));
         assert_eq!(response.status, 201, "{response:?}");
     }
 

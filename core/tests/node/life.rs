@@ -138,6 +138,23 @@ impl SchemaCheck for Constants {
 }
 
 #[test]
+fn a_strict_deployment_refuses_a_definition_with_warnings_and_its_version_stays_free() {
+    let mut bench = Bench::new();
+    let deploy = |bench: &mut Bench, keyword: &str, strict| {
+        let steps = json!([{"id": "one", "compute": 1}]);
+        let document = json!({"name": "W", "version": "1", "input": {(keyword): ["a"]}, "steps": steps});
+        bench.ask(Request::Deploy { document: Box::new(document), strict })
+    };
+    let refused = deploy(&mut bench, "requird", true);
+    assert_eq!((code(&refused), refused.status), ("DEFINITION_WARNINGS", 422));
+    let Reply::Error(error) = &refused.reply else { panic!("an error") };
+    assert_eq!(error.details["problems"][0]["hint"], "did you mean `required`?");
+    assert_eq!(deploy(&mut bench, "required", true).status, 201, "the version was not used up");
+    let conflict = deploy(&mut bench, "requird", false);
+    assert_eq!(code(&conflict), "DEFINITION_CONFLICT");
+}
+
+#[test]
 fn schemas_are_checked_when_deployed_when_started_and_at_the_end() {
     let mut bench = Bench::new();
     let config = bench.config.clone();
@@ -148,7 +165,7 @@ fn schemas_are_checked_when_deployed_when_started_and_at_the_end() {
         json!({"name": "W", "version": "1", "input": input, "output": {"const": 2},
                "steps": [{"id": "one", "compute": 1}], "result": "${ input.give }"})
     };
-    let refused = bench.ask(Request::Deploy(Box::new(workflow(json!({})))));
+    let refused = bench.ask(Request::deploy(workflow(json!({}))));
     assert_eq!(code(&refused), "DEFINITION_INVALID");
     let Reply::Error(error) = &refused.reply else { panic!("an error") };
     assert_eq!(error.details["problems"][0]["path"], "/input");

@@ -193,9 +193,7 @@ fn what_waits_is_bounded_by_its_memory_too() {
     }
     let steps: Vec<_> = (0..100).map(|n| json!({"id": format!("s{n}"), "sleep": "1h"})).collect();
     let deploys: Vec<_> = (0..20)
-        .map(|n| {
-            bench.send(Request::Deploy(Box::new(json!({"name": "Nap", "version": n.to_string(), "steps": steps}))))
-        })
+        .map(|n| bench.send(Request::deploy(json!({"name": "Nap", "version": n.to_string(), "steps": steps}))))
         .collect();
     let refused = deploys.iter().filter(|id| bench.responses.contains_key(id)).count();
     assert!((15..20).contains(&refused), "{refused} were refused");
@@ -217,7 +215,7 @@ fn reads_deployments_and_registrations_that_a_silent_database_keeps_stay_bounded
             Request::GetHistory { execution: "e".into(), after: Seq(0), limit: 10, max_bytes: 1000 },
             Request::ListWorkers,
             Request::Wait { execution, timeout },
-            Request::Deploy(Box::new(document)),
+            Request::deploy(document),
             Bench::register_request("other"),
         ] {
             let register = matches!(request, Request::Register(_));

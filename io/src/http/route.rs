@@ -297,14 +297,15 @@ impl Resource {
             }
             .map(Routed::from);
         }
-        url::Query::parse(query, &[], &[])?;
+        let known = if *self == Resource::Workflows { workflows::DEPLOY_PARAMETERS } else { &[] };
+        let query = url::Query::parse(query, known, &[])?;
         // Without a content type, a page of another site could make a browser send a body here unasked.
         if media == Media::Missing && !body.is_empty() {
             return Err(self.unsupported(format_args!("the content type of the body is missing")));
         }
         let payloads = Payloads { max_bytes: limits.max_payload_bytes, body_bytes: body.len() };
         match self {
-            Resource::Workflows => workflows::deploy(media, body),
+            Resource::Workflows => workflows::deploy(query, media, body),
             Resource::Cancel(id) => executions::cancel(id.clone(), body).map(Routed::from),
             _ => {
                 let value = json::parse(body)?;

@@ -103,6 +103,19 @@ impl<'a> Query<'a> {
             }
         }
     }
+
+    /// A parameter that is `true` or `false`.
+    pub fn boolean(&mut self, name: &str) -> Result<Option<bool>, ApiError> {
+        match self.take(name).as_deref() {
+            None => Ok(None),
+            Some("true") => Ok(Some(true)),
+            Some("false") => Ok(Some(false)),
+            Some(other) => {
+                let shown: String = other.chars().take(40).collect();
+                Err(invalid("query", name, format_args!("must be `true` or `false`; it is {shown:?}")))
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -147,6 +160,17 @@ mod tests {
         assert!(refusal("zebra=5").message.ends_with("the parameters are `limit`, `cursor`"));
         assert!(refusal("limit=5&limit=6").message.ends_with("stands twice"));
         assert_eq!(refusal("limit=%zz").details["path"], "limit");
+    }
+
+    #[test]
+    fn a_parameter_that_says_yes_or_no_is_true_or_false() {
+        let strict = |text| Query::parse(Some(text), &["strict"], &[]).unwrap().boolean("strict");
+        assert_eq!(strict("strict=true"), Ok(Some(true)));
+        assert_eq!(strict("strict=false"), Ok(Some(false)));
+        assert_eq!(strict(""), Ok(None));
+        for bad in ["strict", "strict=", "strict=1", "strict=True"] {
+            assert!(strict(bad).unwrap_err().message.contains("must be `true` or `false`"), "{bad}");
+        }
     }
 
     #[test]

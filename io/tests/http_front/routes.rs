@@ -102,7 +102,7 @@ fn about_workflows() -> Vec<Exchange> {
             method: "POST",
             target: "/v1/workflows",
             body: definition(),
-            request: Request::Deploy(Box::new(definition())),
+            request: Request::deploy(definition()),
             response: Response::created(Reply::Deployed(deployed)),
             status: 201,
             answer: json!({"name": "OrderProcessing", "version": "1.0.0", "definition_hash": "sha256:00",
@@ -500,7 +500,7 @@ async fn a_definition_comes_as_yaml_too() {
     let yaml = b"name: OrderProcessing\nversion: 1.0.0\nsteps: [{id: wait, sleep: 1s}]\n";
     client.send(super::support::post("/v1/workflows", "application/yaml", yaml)).await;
     assert_eq!(client.answer().await.status, 201);
-    assert_eq!(server.next_request().await.1, Request::Deploy(Box::new(definition())));
+    assert_eq!(server.next_request().await.1, Request::deploy(definition()));
 }
 
 #[tokio::test]

@@ -47,7 +47,7 @@ impl Server {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         let nap = json!({"name": "Nap", "version": "1", "steps": [{"id": "nap", "sleep": "1h"}]});
-        let answer = server.ask(Request::Deploy(Box::new(nap))).await;
+        let answer = server.ask(Request::deploy(nap)).await;
         assert!(matches!(answer.reply, Reply::Deployed(_)), "{answer:?}");
         server
     }

@@ -212,6 +212,11 @@ class Clients(unittest.TestCase):
         fake.expect("/v1/workflows").answer(201, {**deployed, "warnings": [slip]})
         warning = came.get(timeout=PATIENCE).warnings[0]
         self.assertEqual((warning.path, warning.hint, warning.line, warning.column), ("/input/requird", "h", 3, 9))
+        came = self.asked(lambda: client.deploy(yaml, strict=True))
+        exchange = fake.expect("/v1/workflows")
+        self.assertEqual(exchange.path, "/v1/workflows?strict=true")
+        exchange.answer(201, deployed)
+        self.assertEqual(came.get(timeout=PATIENCE).result, "created")
 
     def test_https_checks_who_answers(self) -> None:
         fake = self.fake(tls=True)

@@ -89,13 +89,22 @@ impl Client {
     /// Deploys a definition. The same content again is `unchanged`; other content under the same version is refused
     /// with `DEFINITION_CONFLICT`.
     pub async fn deploy(&self, definition: &str, format: Format) -> Result<Deployed, Error> {
+        self.deployed("/v1/workflows", definition, format).await
+    }
+
+    /// The same, but a definition with warnings is refused with `DEFINITION_WARNINGS`.
+    pub async fn deploy_strictly(&self, definition: &str, format: Format) -> Result<Deployed, Error> {
+        self.deployed("/v1/workflows?strict=true", definition, format).await
+    }
+
+    async fn deployed(&self, path: &str, definition: &str, format: Format) -> Result<Deployed, Error> {
         let content_type = match format {
             Format::Json => "application/json",
             Format::Yaml => "application/yaml",
         };
         let call = Call {
             method: Method::POST,
-            path: "/v1/workflows".into(),
+            path: path.into(),
             content_type,
             body: Bytes::from(definition.to_owned()),
             deadline: ANSWER_DEADLINE,

@@ -13,8 +13,10 @@ pub fn run(arguments: &CheckArgs) -> Result<(), Failure> {
     for file in &arguments.files {
         let document = Document::read(file)?;
         let Checked { definition, warnings } = document.check();
-        document.warn(&warnings);
+        let doubtful = arguments.strict && !warnings.is_empty();
+        document.warn(&warnings, if doubtful { "refused with --strict" } else { "allowed without --strict" });
         match definition {
+            Ok(_) if doubtful => bad += 1,
             Ok(definition) => output::print(&format!(
                 "{}: {} {} is valid ({}, {})\n",
                 document.name,

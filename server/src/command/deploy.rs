@@ -14,7 +14,11 @@ pub async fn run(arguments: DeployArgs) -> Result<(), Failure> {
     for file in &arguments.files {
         let result = match Document::read(file) {
             Ok(document) => {
-                let deployed = client.deploy(&document.text, document.format).await;
+                let deployed = if arguments.strict {
+                    client.deploy_strictly(&document.text, document.format).await
+                } else {
+                    client.deploy(&document.text, document.format).await
+                };
                 deployed.inspect(|answer| document.deployed(answer)).map_err(|error| document.refused(error))
             }
             Err(failure) => Err(failure),

@@ -38,9 +38,17 @@ impl Document {
         definition::examine(&self.text, self.io_format())
     }
 
-    /// Tells what is hardly meant on stderr, with its places.
-    pub fn warn(&self, warnings: &[LocatedProblem]) {
-        let report = definition::render_warnings(warnings, &self.name, &self.text);
+    /// Tells what is hardly meant on stderr, with its places, and what comes of it.
+    pub fn warn(&self, warnings: &[LocatedProblem], verdict: &str) {
+        if warnings.is_empty() {
+            return;
+        }
+        let mut report = definition::render_warnings(warnings, &self.name, &self.text);
+        let count = match warnings.len() {
+            1 => "1 warning".to_owned(),
+            several => format!("{several} warnings"),
+        };
+        report.push_str(&format!("{}: {count}, {verdict}\n", self.name));
         // Nobody reads stderr: there is nobody to tell that to either.
         let _ = std::io::stderr().write_all(report.as_bytes());
     }
@@ -48,22 +56,28 @@ impl Document {
     /// The server has taken the document, and warned. This Orbit finds the same, unless they are of different versions.
     pub fn deployed(&self, answer: &Deployed) {
         if !answer.warnings.is_empty() {
-            self.warn(&self.check().warnings);
+            self.warn(&self.check().warnings, "deployed all the same (--strict refuses it)");
         }
     }
 
     /// A server's refusal of this document, with the places of the problems where they can be found here.
     pub fn refused(&self, error: orbit_sdk::Error) -> Failure {
+        let refusals = ["DEFINITION_INVALID", "DEFINITION_WARNINGS", "INVALID_REQUEST"];
+        let of_the_document = error.code().is_some_and(|code| refusals.contains(&code));
         let failure = Failure::from(error);
         let failure = Failure { message: format!("{}: {}", self.name, failure.message), ..failure };
-        if failure.lines.is_empty() {
+        if !of_the_document {
             return failure;
         }
         // This Orbit finds the same problems as the server, unless they are of different versions.
-        match self.check().definition {
-            Ok(_) => failure,
-            Err(found) => Failure { lines: self.report(&found), hint: None, ..failure },
-        }
+        let Checked { definition, warnings } = self.check();
+        let warned = definition::render_warnings(&warnings, &self.name, &self.text);
+        let lines = match definition {
+            Ok(_) if warnings.is_empty() => return failure,
+            Ok(_) => warned,
+            Err(found) => warned + &found.render(&self.name, &self.text),
+        };
+        Failure { lines: lines.lines().map(str::to_owned).collect(), hint: None, ..failure }
     }
 
     /// The problems as lines for people.

@@ -56,7 +56,7 @@ impl PromiseCheck {
             (Request::Poll(poll), Reply::Polled(polled)) => {
                 on_outcomes(poll.results.iter().map(|r| &r.token), &polled.outcomes, histories, book, marks)
             }
-            (Request::Deploy(_), Reply::Deployed(deployed)) => {
+            (Request::Deploy { .. }, Reply::Deployed(deployed)) => {
                 let there =
                     answer.store.definitions().any(|d| d.name == deployed.name && d.version == deployed.version);
                 ensure!(there, CHECK, "{} {} is said to be deployed", deployed.name, deployed.version);

@@ -54,7 +54,7 @@ impl World {
             Some(doing) => doing,
             None => match self.next_request(index) {
                 Some(request) => {
-                    let must = matches!(request, Request::Start(_) | Request::Deploy(_)) || self.audit.is_some();
+                    let must = matches!(request, Request::Start(_) | Request::Deploy { .. }) || self.audit.is_some();
                     Doing { request, must, tries: 0, exchange: None }
                 }
                 None => return,
@@ -76,7 +76,7 @@ impl World {
         }
         let missing = (0..self.book.documents().len()).find(|n| !self.deployed.contains(n));
         if let (0, Some(number)) = (index, missing) {
-            return Some(Request::Deploy(Box::new(self.book.documents()[number].clone())));
+            return Some(Request::deploy(self.book.documents()[number].clone()));
         }
         let habits = self.plan.habits.clone();
         let ids = self.book.ids();
@@ -158,7 +158,7 @@ impl World {
             }
         };
         let enough = doing.tries >= TRIES && !(doing.must && self.healed);
-        if let (Request::Deploy(document), Heard::Response(response)) = (&doing.request, &heard)
+        if let (Request::Deploy { document, .. }, Heard::Response(response)) = (&doing.request, &heard)
             && matches!(response.reply, Reply::Deployed(_))
         {
             let number = self.book.documents().iter().position(|d| *d == **document).expect("one of ours");

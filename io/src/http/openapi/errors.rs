@@ -69,6 +69,9 @@ fn message(code: ErrorCode) -> &'static str {
         ErrorCode::UnknownSession => "there is no such worker session on this server",
         ErrorCode::UnknownToken => "no delivery has that task token",
         ErrorCode::DefinitionInvalid => "the definition has problems; `details.problems` lists all of them",
+        ErrorCode::DefinitionWarnings => {
+            "a strict deployment of a definition with warnings; `details.problems` lists all of them"
+        }
         ErrorCode::DefinitionConflict => "other content is deployed under that name and version",
         ErrorCode::ExecutionIdConflict => "the id belongs to an execution with another workflow, version or input",
         ErrorCode::ExecutionFinished => "the execution has ended",

@@ -1,6 +1,6 @@
 //! What each method of each resource does: every route, its parameters, its bodies and its own errors.
 
-use super::build::{default, named, said, whole};
+use super::build::{boolean, default, named, said, whole};
 use super::examples;
 use crate::http::metrics;
 use crate::http::route::executions::{
@@ -135,6 +135,11 @@ fn workflow(resource: &Resource, verb: Verb) -> Operation {
             summary: "Deploy a definition",
             description: "The body is the definition itself. A deployed version never changes: the same content again \
                           is `unchanged`, other content is refused.",
+            parameters: vec![query(
+                "strict",
+                "Whether a definition with warnings is refused, before its version is used up.",
+                default(boolean(), false),
+            )],
             body: Some(Body {
                 required: true,
                 media: [JSON].into_iter().chain(YAML).collect(),
@@ -145,13 +150,12 @@ fn workflow(resource: &Resource, verb: Verb) -> Operation {
                 created("It is new.", "Deployed", examples::deployed()),
                 ok("The same content is deployed already.", "Deployed", examples::unchanged()),
             ],
-            errors: &[ErrorCode::DefinitionInvalid, ErrorCode::DefinitionConflict],
+            errors: &[ErrorCode::DefinitionInvalid, ErrorCode::DefinitionWarnings, ErrorCode::DefinitionConflict],
             links: &[
                 Link { to: "getWorkflow", passes: &[("name", "name")] },
                 Link { to: "getWorkflowVersion", passes: &[("name", "name"), ("version", "version")] },
                 Link { to: "startExecution", passes: &[("body:workflow", "name")] },
             ],
-            ..Operation::default()
         },
         (Resource::Workflows, Verb::Get) => Operation {
             id: "listWorkflows",

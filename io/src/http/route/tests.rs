@@ -231,7 +231,7 @@ fn definitions_are_json_or_yaml() {
     };
     let document = json!({"name": "W", "version": "1.0.0", "steps": [{"id": "a", "task": "t"}]});
     let yaml = "name: W\nversion: 1.0.0\nsteps:\n  - {id: a, task: t}\n";
-    let expected = Request::Deploy(Box::new(document.clone()));
+    let expected = Request::deploy(document.clone());
     assert_eq!(deploy("application/json", &document.to_string()).unwrap(), expected);
     for content_type in ["application/yaml", "text/yaml; charset=utf-8", "application/x-yaml", "text/x-yaml"] {
         assert_eq!(deploy(content_type, yaml).unwrap(), expected, "{content_type}");
@@ -245,6 +245,18 @@ fn definitions_are_json_or_yaml() {
     ] {
         assert_eq!(deploy(content_type, body).unwrap_err().code, ErrorCode::InvalidRequest, "{body}");
     }
+}
+
+#[test]
+fn a_deployment_may_be_strict() {
+    let deploy = |query| route(&Method::POST, "/v1/workflows", query, Some("text/yaml"), b"a: 1", &LIMITS);
+    for (query, expected) in [(None, false), (Some("strict=false"), false), (Some("strict=true"), true)] {
+        let Request::Deploy { strict, .. } = deploy(query).unwrap().request else { panic!("a deployment") };
+        assert_eq!(strict, expected, "{query:?}");
+    }
+    let refusal = |query| deploy(Some(query)).err().unwrap();
+    assert_eq!(refusal("strict=yes").message, "`strict` in the query must be `true` or `false`; it is \"yes\"");
+    assert!(refusal("strickt=true").message.ends_with("did you mean `strict`?"));
 }
 
 #[test]

@@ -2,10 +2,15 @@
 
 use super::{Media, Routed};
 use crate::definition::{self, Format, SyntaxError};
+use crate::http::url::Query;
 use orbit_core::api::{ApiError, ErrorCode, Request};
 
+/// The parameters of POST `/v1/workflows`.
+pub const DEPLOY_PARAMETERS: &[&str] = &["strict"];
+
 /// POST `/v1/workflows`. What the document means, the node says; the places of everything in it are kept for that.
-pub fn deploy(media: Media, body: &[u8]) -> Result<Routed, ApiError> {
+pub fn deploy(mut query: Query<'_>, media: Media, body: &[u8]) -> Result<Routed, ApiError> {
+    let strict = query.boolean("strict")?.unwrap_or(false);
     let (format, name) = match media {
         Media::Yaml => (Format::Yaml, "YAML"),
         Media::Json | Media::Missing => (Format::Json, "JSON"),
@@ -22,6 +27,6 @@ pub fn deploy(media: Media, body: &[u8]) -> Result<Routed, ApiError> {
             _ => error,
         }
     })?;
-    let request = Request::Deploy(Box::new(std::mem::take(&mut document.value)));
+    let request = Request::Deploy { document: Box::new(std::mem::take(&mut document.value)), strict };
     Ok(Routed { request, refused: Vec::new(), document: Some(Box::new(document)) })
 }

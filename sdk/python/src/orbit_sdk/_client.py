@@ -51,18 +51,20 @@ class Client:
         self._timeout = timeout
         self._patience = patience
 
-    def deploy(self, definition: str | bytes | Mapping[str, Any]) -> Deployed:
+    def deploy(self, definition: str | bytes | Mapping[str, Any], *, strict: bool = False) -> Deployed:
         """Deploys a definition: its text (YAML or JSON), or what such a text says.
 
         The same content again is `unchanged`; other content under the same version is refused with
-        `DEFINITION_CONFLICT`. `OrbitError.details["problems"]` lists what is wrong with one that is invalid.
+        `DEFINITION_CONFLICT`. `OrbitError.details["problems"]` lists what is wrong with one that is invalid. `strict`
+        refuses one with warnings, with `DEFINITION_WARNINGS`.
         """
         if isinstance(definition, Mapping):
             body, content_type = encode(dict(definition), "definition"), "application/json"
         else:
             body = definition.encode() if isinstance(definition, str) else definition
             content_type = "application/json" if body.lstrip()[:1] == b"{" else "application/yaml"
-        answer = self._ask(Call("POST", "/v1/workflows", self._timeout, body, content_type))
+        path = "/v1/workflows?strict=true" if strict else "/v1/workflows"
+        answer = self._ask(Call("POST", path, self._timeout, body, content_type))
         return answer.read(models.deployed)
 
     def workflows(self) -> Sequence[WorkflowSummary]:
