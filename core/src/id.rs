@@ -87,8 +87,20 @@ name! {
     StepId
 }
 name! {
-    /// What a history calls a piece of work: `step`, `step[i]`, `compensate:<unit>` …
+    /// What a history calls a piece of work: `step`, `step[i]`, `compensate:<unit>`, `<handler>/<step>`.
     UnitKey
+}
+name! {
+    /// The name of a signal or an update, as a definition declares it.
+    SignalName
+}
+name! {
+    /// The name of a query, as a definition declares it.
+    QueryName
+}
+name! {
+    /// What a history calls a run of a handler: `on_failure`, `on_cancel`, `on_timeout`, `on_event:<signal>@<seq>`.
+    HandlerKey
 }
 name! {
     /// The name of a worker task, such as `payments.charge`.

@@ -57,6 +57,22 @@ codes! {
     ExecutionIdConflict = "EXECUTION_ID_CONFLICT", 409, false, "choose another execution_id, or repeat the first request unchanged";
     /// The execution has ended.
     ExecutionFinished = "EXECUTION_FINISHED", 409, false, "nothing can be changed after the end";
+    /// The workflow declares no such signal.
+    UnknownSignal = "UNKNOWN_SIGNAL", 404, false, "send a signal that the workflow's definition declares in `signals`";
+    /// The payload does not match the schema of the signal.
+    SignalPayloadInvalid = "SIGNAL_PAYLOAD_INVALID", 422, false, "send a payload that matches the signal's schema";
+    /// The id was used for another signal or update of this execution.
+    SignalIdConflict = "SIGNAL_ID_CONFLICT", 409, false, "choose another signal_id or update_id, or repeat the first request unchanged";
+    /// The workflow declares no such update.
+    UnknownUpdate = "UNKNOWN_UPDATE", 404, false, "send an update that the workflow's definition declares in `updates`";
+    /// The payload does not match the schema of the update.
+    UpdatePayloadInvalid = "UPDATE_PAYLOAD_INVALID", 422, false, "send a payload that matches the update's schema";
+    /// The workflow does not take this update now.
+    UpdateRejected = "UPDATE_REJECTED", 409, false, "look at the update's `when` in the definition; nothing was changed";
+    /// The workflow declares no such query.
+    UnknownQuery = "UNKNOWN_QUERY", 404, false, "ask a query that the workflow's definition declares in `queries`";
+    /// The query's expression gives no value now.
+    QueryFailed = "QUERY_FAILED", 422, false, "correct the query's expression in the definition; the message says what it met";
     /// The input does not match the workflow's schema.
     InputInvalid = "INPUT_INVALID", 422, false, "send an input that matches the workflow's input schema";
     /// A payload is larger than `max_payload_bytes`.

@@ -1,7 +1,10 @@
 //! What can be asked of a server.
 
 use crate::execution::event::{Json, Labels, TaskError, memory_of};
-use crate::id::{ContractVersion, ExecutionId, Seq, SessionId, TaskName, Token, Version, WorkerId, WorkflowName};
+use crate::id::{
+    ContractVersion, ExecutionId, QueryName, Seq, SessionId, SignalName, TaskName, Token, Version, WorkerId,
+    WorkflowName,
+};
 use crate::store::append::Status;
 use crate::time::ClusterMs;
 use serde::{Deserialize, Serialize};
@@ -29,6 +32,14 @@ pub enum Request {
     Wait { execution: ExecutionId, timeout: Duration },
     /// POST `/v1/executions/{id}/cancel`
     Cancel { execution: ExecutionId, reason: Option<String> },
+    /// POST `/v1/executions/{id}/terminate`
+    Terminate { execution: ExecutionId, reason: Option<String> },
+    /// POST `/v1/executions/{id}/signals/{name}`
+    Signal { execution: ExecutionId, signal: Message },
+    /// POST `/v1/executions/{id}/updates/{name}`
+    Update { execution: ExecutionId, update: Message },
+    /// GET `/v1/executions/{id}/queries/{name}`
+    Query { execution: ExecutionId, name: QueryName },
     /// POST `/v1/workers/register`
     Register(Register),
     /// POST `/v1/workers/poll`
@@ -66,6 +77,7 @@ impl Request {
         match self {
             Request::Deploy { document, .. } => memory_of(document),
             Request::Start(start) => memory_of(&start.input),
+            Request::Signal { signal: message, .. } | Request::Update { update: message, .. } => message.memory(),
             Request::Poll(Poll { results, .. }) | Request::Report { results, .. } => {
                 results.iter().map(|result| result.outcome.memory()).sum()
             }
@@ -84,6 +96,23 @@ pub struct Start {
     pub execution_id: Option<ExecutionId>,
     pub input: Json,
     pub labels: Labels,
+}
+
+/// A signal or an update.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    pub name: SignalName,
+    pub payload: Json,
+    /// `signal_id` or `update_id`, 1 to 255 bytes: with it, a repetition does nothing again and is answered as the
+    /// first was.
+    pub key: Option<String>,
+}
+
+impl Message {
+    /// About how many bytes of memory it takes.
+    pub fn memory(&self) -> u64 {
+        memory_of(&self.payload) + self.key.as_ref().map_or(0, String::len) as u64
+    }
 }
 
 /// A page of executions, newest first.

@@ -57,6 +57,10 @@ pub enum Reply {
     Execution(ExecutionView),
     History(History),
     Cancelled(ExecutionView),
+    Terminated(ExecutionView),
+    Signalled(Signalled),
+    Updated(Updated),
+    Queried(Queried),
     Registered(Registered),
     Polled(Polled),
     Heartbeat(Cancels),
@@ -168,6 +172,28 @@ pub struct ExecutionView {
     /// What it waits for while it runs: an entry for each step that has begun and not ended.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub waiting: Vec<Waiting>,
+}
+
+/// A signal was taken in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Signalled {
+    /// Its number in the history; of a repetition that of the first.
+    pub seq: Seq,
+}
+
+/// An update was taken by the workflow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Updated {
+    /// Its number in the history; of a repetition that of the first.
+    pub seq: Seq,
+    /// What the workflow answers.
+    pub result: Json,
+}
+
+/// What a query gave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Queried {
+    pub result: Json,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@
 //! a default is written or left out. The content is written as canonical JSON: keys sorted, no white space, durations
 //! in milliseconds, what is absent left out.
 
-use super::{Definition, Jitter, RetryPolicy, Step, StepKind};
+use super::{Definition, Jitter, RetryPolicy, Step, StepKind, TaskStep};
 use crate::id::DefinitionHash;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -32,25 +32,74 @@ fn content(definition: &Definition) -> Value {
     put(&mut content, "input", definition.input_schema.clone());
     put(&mut content, "output", definition.output_schema.clone());
     put(&mut content, "result", definition.result.as_ref().map(|r| r.source().clone()));
+    put(&mut content, "timeout", definition.timeout.map(millis));
+    let signals =
+        definition.signals.iter().map(|(name, signal)| (name.to_string(), json!({"payload": signal.payload})));
+    put_all(&mut content, "signals", signals.collect());
+    let updates = definition.updates.iter().map(|(name, update)| {
+        let mut content = json!({"payload": update.payload});
+        put(&mut content, "when", update.when.as_ref().map(|w| w.source().clone()));
+        put(&mut content, "result", update.result.as_ref().map(|r| r.source().clone()));
+        (name.to_string(), content)
+    });
+    put_all(&mut content, "updates", updates.collect());
+    let queries = definition.queries.iter().map(|(name, query)| (name.to_string(), query.source().clone()));
+    put_all(&mut content, "queries", queries.collect());
+    let on = &definition.on;
+    let steps = |steps: &[Step]| Value::Array(steps.iter().map(step).collect());
+    let last = [("on_failure", &on.failure), ("on_cancel", &on.cancel), ("on_timeout", &on.timeout)];
+    for (name, handler) in last.into_iter().filter(|(_, handler)| !handler.is_empty()) {
+        put(&mut content, name, Some(steps(handler)));
+    }
+    let events = on.event.iter().map(|(name, handler)| (name.to_string(), steps(handler)));
+    put_all(&mut content, "on_event", events.collect());
     content
+}
+
+/// Puts a field where it has something in it.
+fn put_all(content: &mut Value, field: &str, named: Map<String, Value>) {
+    put(content, field, (!named.is_empty()).then_some(Value::Object(named)));
 }
 
 fn step(step: &Step) -> Value {
     let mut content = json!({"id": step.id, "after": step.after});
     put(&mut content, "when", step.when.as_ref().map(|w| w.source().clone()));
-    match &step.kind {
-        StepKind::Compute(template) => put(&mut content, "compute", Some(template.source().clone())),
-        StepKind::Sleep(template) => put(&mut content, "sleep", Some(template.source().clone())),
-        StepKind::Task(task) => {
-            put(&mut content, "task", Some(json!(task.task)));
-            put(&mut content, "contract_version", Some(json!(task.contract_version)));
-            put(&mut content, "input", Some(task.input.source().clone()));
-            put(&mut content, "retry", (task.retry != RetryPolicy::once()).then(|| retry(&task.retry)));
-            put(&mut content, "timeout", task.timeout.map(millis));
-            put(&mut content, "queue_timeout", task.queue_timeout.map(millis));
-        }
+    put_kind(&mut content, &step.kind);
+    if let Some(compensation) = &step.compensate {
+        let mut undo = json!({});
+        put_task(&mut undo, compensation);
+        put(&mut content, "compensate", Some(undo));
     }
     content
+}
+
+fn put_kind(content: &mut Value, kind: &StepKind) {
+    match kind {
+        StepKind::Compute(template) => put(content, "compute", Some(template.source().clone())),
+        StepKind::Sleep(template) => put(content, "sleep", Some(template.source().clone())),
+        StepKind::Task(task) => put_task(content, task),
+        StepKind::Await(await_) => {
+            put(content, "await", Some(json!(await_.signal)));
+            put(content, "timeout", await_.timeout.map(millis));
+            put(content, "otherwise", await_.otherwise.as_ref().map(|o| o.source().clone()));
+        }
+        StepKind::For(each) => {
+            put(content, "for", Some(each.list.source().clone()));
+            put(content, "parallel", Some(json!(each.parallel)));
+            let mut one = json!({});
+            put_kind(&mut one, &each.each);
+            put(content, "do", Some(one));
+        }
+    }
+}
+
+fn put_task(content: &mut Value, task: &TaskStep) {
+    put(content, "task", Some(json!(task.task)));
+    put(content, "contract_version", Some(json!(task.contract_version)));
+    put(content, "input", Some(task.input.source().clone()));
+    put(content, "retry", (task.retry != RetryPolicy::once()).then(|| retry(&task.retry)));
+    put(content, "timeout", task.timeout.map(millis));
+    put(content, "queue_timeout", task.queue_timeout.map(millis));
 }
 
 fn retry(policy: &RetryPolicy) -> Value {

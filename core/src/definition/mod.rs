@@ -3,6 +3,7 @@
 //! * [`document`]: from a parsed JSON document to a [`Definition`], collecting every [`Problem`] on the way.
 //! * [`expression`]: what stands in `${ … }`, and [`Template`]s made of it.
 //! * `problem`: what is wrong, and where. `keywords`: those of JSON Schema.
+//! * [`step`]: the model of a step. [`unit`]: what the keys of units in a history name.
 //! * `duration`: `1s`, `10m`, `1h30m`.
 //! * `hash`: the definition's hash over its semantic content.
 //! * `whole`: whole numbers, however they are written.
@@ -15,19 +16,24 @@ mod keywords;
 mod nearest;
 mod problem;
 mod schema;
+pub mod step;
+pub mod unit;
 mod whole;
 
 pub use document::Checked;
 pub use duration::{format_duration, parse_duration};
-pub use expression::{ExpressionError, Scope, Template};
+pub use expression::{ExpressionError, Local, Scope, Template};
 pub use keywords::each_schema;
 pub use nearest::nearest;
 pub use problem::{LocatedProblem, Location, Problem};
 pub use schema::{AnySchema, Boundary, SchemaCheck, Violation};
+pub use step::{AwaitStep, ForStep, Jitter, RetryPolicy, Step, StepKind, TaskStep};
+pub use unit::{Place, UnitPath};
 pub use whole::whole_number;
 
-use crate::id::{ContractVersion, DefinitionHash, StepId, TaskName, Version, WorkflowName};
+use crate::id::{DefinitionHash, QueryName, SignalName, Version, WorkflowName};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Lists and objects within each other: in a document, and in every value that expressions give. The readers of what
@@ -44,6 +50,16 @@ pub struct Definition {
     pub input_schema: Option<Value>,
     /// JSON Schema of the output, as given.
     pub output_schema: Option<Value>,
+    /// How long an execution may run before it winds down as timed out.
+    pub timeout: Option<Duration>,
+    /// What can be sent to an execution, to be awaited or handled.
+    pub signals: BTreeMap<SignalName, Signal>,
+    /// Signals that the workflow judges, and answers with a value.
+    pub updates: BTreeMap<SignalName, Update>,
+    /// What can be asked of an execution.
+    pub queries: BTreeMap<QueryName, Template>,
+    /// What runs besides the steps.
+    pub on: Handlers,
     /// In the order written.
     pub steps: Vec<Step>,
     /// The workflow's output; null where absent.
@@ -53,85 +69,44 @@ pub struct Definition {
     pub document: Value,
 }
 
-/// One step.
+/// A signal that a workflow takes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Signal {
+    /// JSON Schema of its payload; anything without one.
+    pub payload: Option<Value>,
+}
+
+/// An update that a workflow takes: it is judged and answered at once, and awaited or handled like a signal.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
-    pub id: StepId,
-    pub kind: StepKind,
-    /// Steps that must have ended before this one may start: as written in `after`, else the step before it.
-    pub after: Vec<StepId>,
-    /// Whether the step runs at all; skipped where this is false.
+pub struct Update {
+    /// JSON Schema of its payload; anything without one.
+    pub payload: Option<Value>,
+    /// Whether it is taken; always without it. Expressions see the payload as `event`.
     pub when: Option<Template>,
+    /// What it is answered with; null where absent.
+    pub result: Option<Template>,
 }
 
-/// What a step does. Further kinds (`http`, `workflow`, `await`, `approval`, `for`, `continue_as_new`) join here.
-#[derive(Clone, Debug, PartialEq)]
-pub enum StepKind {
-    /// A worker runs it.
-    Task(TaskStep),
-    /// Evaluated by the decider.
-    Compute(Template),
-    /// Waits: a duration as text (`10s`), or an expression that gives such a text or a number of milliseconds.
-    Sleep(Template),
-}
-
-/// A step that a worker runs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TaskStep {
-    pub task: TaskName,
-    /// `"1"` unless given.
-    pub contract_version: ContractVersion,
-    /// The task's input; null where absent.
-    pub input: Template,
-    pub retry: RetryPolicy,
-    /// How long one attempt may run after it was dispatched.
-    pub timeout: Option<Duration>,
-    /// How long one attempt may wait for a worker.
-    pub queue_timeout: Option<Duration>,
-}
-
-/// How failed attempts are repeated. Without `retry` a step has one attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RetryPolicy {
-    /// At least 1.
-    pub max_attempts: u32,
-    /// The delay before the second attempt.
-    pub initial: Duration,
-    /// By how much a delay grows, in thousandths: 2000 doubles it. At least 1000.
-    pub factor_milli: u32,
-    /// No delay is longer.
-    pub max: Duration,
-    pub jitter: Jitter,
-    /// Codes of errors that are final whatever the error says of itself.
-    pub non_retryable: Vec<String>,
-}
-
-/// How much of a retry's delay is taken at random (from a fixed hash, so that a replay draws the same).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Jitter {
-    /// The whole delay, always.
-    None,
-    /// Anything from zero to the delay.
-    Full,
-}
-
-impl RetryPolicy {
-    /// What holds without `retry`.
-    pub fn once() -> RetryPolicy {
-        RetryPolicy {
-            max_attempts: 1,
-            initial: Duration::from_secs(1),
-            factor_milli: 2000,
-            max: Duration::from_secs(60),
-            jitter: Jitter::Full,
-            non_retryable: Vec::new(),
-        }
-    }
+/// Steps that run when something happens to an execution.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Handlers {
+    /// After a failure, once what was done is compensated.
+    pub failure: Vec<Step>,
+    /// After a cancellation, likewise.
+    pub cancel: Vec<Step>,
+    /// After the workflow's time-out, likewise.
+    pub timeout: Vec<Step>,
+    /// For each signal or update of that name, beside the steps of the workflow; one after the other.
+    pub event: BTreeMap<SignalName, Vec<Step>>,
 }
 
 impl Definition {
-    /// The step of that id.
+    /// The step of the workflow that has that id (those of handlers apart).
     pub fn step(&self, id: &str) -> Option<&Step> {
-        self.steps.iter().find(|s| s.id.as_str() == id)
+        find(&self.steps, id)
     }
+}
+
+fn find<'s>(steps: &'s [Step], id: &str) -> Option<&'s Step> {
+    steps.iter().find(|step| step.id.as_str() == id)
 }

@@ -76,6 +76,12 @@ impl From<String> for Spot {
     }
 }
 
+impl From<&String> for Spot {
+    fn from(path: &String) -> Spot {
+        path.clone().into()
+    }
+}
+
 impl From<&str> for Spot {
     fn from(path: &str) -> Spot {
         path.to_owned().into()

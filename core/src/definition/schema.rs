@@ -4,24 +4,27 @@
 //! records its verdicts in events, so that no replay depends on it (interfaces, "Where code lives").
 
 use super::Problem;
-use crate::id::DefinitionHash;
+use crate::id::{DefinitionHash, SignalName};
 use serde_json::Value;
 
 /// Which schema of a definition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Boundary {
     /// What starts an execution.
     Input,
     /// What it gives.
     Output,
+    /// What a signal or update brings.
+    Payload(SignalName),
 }
 
 impl Boundary {
-    /// Its field in the document.
-    pub fn as_str(self) -> &'static str {
+    /// The field of the document where it stands.
+    pub fn as_str(&self) -> &'static str {
         match self {
             Boundary::Input => "input",
             Boundary::Output => "output",
+            Boundary::Payload(_) => "payload",
         }
     }
 }

@@ -1,11 +1,13 @@
 //! Takes commands in: what came from outside becomes an event, or is refused.
 
-use crate::definition::{Boundary, Definition, StepKind};
+use crate::definition::{Boundary, Definition, Local, Update};
+use crate::execution::block::render;
 use crate::execution::event::{Event, Json, ResultKind, TaskError, codes};
-use crate::execution::state::{Phase, Settled, State, Unit, UnitStatus};
-use crate::id::{Seq, SessionId, Token, UnitKey, WorkerId};
+use crate::execution::state::{Abort, Phase, Settled, State, Unit, UnitStatus};
+use crate::id::{Seq, SessionId, SignalName, Token, UnitKey, WorkerId};
 use crate::time::ClusterMs;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use uuid::Uuid;
 
 /// Something that came from outside.
@@ -21,17 +23,34 @@ pub enum Command {
     Uncertain { token: Uuid, reason: String },
     /// Somebody wants the end.
     Cancel { reason: Option<String> },
+    /// Somebody wants the end at once.
+    Terminate { reason: Option<String> },
+    /// Somebody sends a signal, whose payload matches its schema. At most `max` may wait to be taken.
+    Signal { name: SignalName, payload: Json, key: Option<String>, max: u64 },
+    /// Somebody sends an update, likewise.
+    Update { name: SignalName, payload: Json, key: Option<String>, max: u64 },
     /// The history has grown to its bound.
     HistoryFull { max: u64 },
     /// What an expression gave is larger than a payload may be.
-    PayloadTooLarge { what: String, max: u64 },
+    PayloadTooLarge { unit: Option<UnitKey>, what: String, max: u64 },
+    /// A `for` step's list is longer than it may be.
+    ListTooLong { unit: UnitKey, items: usize, max: u64 },
     /// The output that was decided does not match its schema.
     RefuseOutput { message: String },
 }
 
 /// Why a command changes nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
+    /// The definition declares no signal or update of that name.
+    #[error("it declares none of that name")]
+    Undeclared,
+    /// So many signals and updates wait already.
+    #[error("{0} signals and updates wait already")]
+    TooMany(u64),
+    /// The workflow does not take the update now.
+    #[error("{0}")]
+    Rejected(String),
     /// The execution has ended.
     #[error("the execution has ended")]
     Finished,
@@ -101,26 +120,84 @@ pub fn admit(definition: &Definition, state: &State, command: &Command, now: Clu
             let error = TaskError::last(codes::OUTPUT_CONTRACT_VIOLATION, message);
             Ok(Event::ContractViolated { boundary: Boundary::Output.as_str().into(), error })
         }
+        Command::Terminate { reason } => match &state.phase {
+            Phase::Ended(_) => Err(Refusal::Finished),
+            Phase::WindingDown(Abort::Terminated { .. }) => Err(Refusal::Ending),
+            _ => Ok(Event::TerminateRequested { reason: reason.clone() }),
+        },
+        Command::Signal { name, payload, key, max } => {
+            may_send(definition.signals.contains_key(name), state, *max)?;
+            let (signal, payload, signal_id) = (name.clone(), payload.clone(), key.clone());
+            Ok(Event::SignalReceived { signal, payload, signal_id })
+        }
+        Command::Update { name, payload, key, max } => {
+            may_send(definition.updates.contains_key(name), state, *max)?;
+            let update = definition.updates.get(name).ok_or(Refusal::Undeclared)?;
+            let result = judge(update, state, payload)?;
+            let (update, payload, update_id) = (name.clone(), payload.clone(), key.clone());
+            Ok(Event::UpdateAccepted { update, payload, update_id, result })
+        }
         Command::HistoryFull { max } => {
             is_running(state)?;
             let message = format!("the history has reached {max} events (max_history_events)");
-            let error = TaskError::last(codes::LIMIT_EXCEEDED, message);
-            Ok(Event::LimitReached { limit: "max_history_events".into(), error })
+            Ok(limit_reached("max_history_events", message, None))
         }
-        Command::PayloadTooLarge { what, max } => {
-            is_running(state)?;
+        Command::PayloadTooLarge { unit, what, max } => {
             let message = format!("{what} is larger than {max} bytes of JSON (max_payload_bytes)");
-            let error = TaskError::last(codes::LIMIT_EXCEEDED, message);
-            Ok(Event::LimitReached { limit: "max_payload_bytes".into(), error })
+            beyond(state, "max_payload_bytes", message, unit.as_ref())
+        }
+        Command::ListTooLong { unit, items, max } => {
+            let message = format!("the list of {unit} has {items} items, more than {max} (max_fan_out)");
+            beyond(state, "max_fan_out", message, Some(unit))
         }
     }
+}
+
+fn limit_reached(limit: &str, message: String, step: Option<&UnitKey>) -> Event {
+    let error = TaskError::last(codes::LIMIT_EXCEEDED, message);
+    Event::LimitReached { limit: limit.into(), error, step: step.cloned() }
+}
+
+/// A bound ends a running execution; of one that winds down it ends the unit alone.
+fn beyond(state: &State, limit: &str, message: String, unit: Option<&UnitKey>) -> Result<Event, Refusal> {
+    match (&state.phase, unit) {
+        (Phase::Created | Phase::Running, _) => Ok(limit_reached(limit, message, None)),
+        (Phase::WindingDown(_), Some(unit)) => Ok(limit_reached(limit, message, Some(unit))),
+        (Phase::WindingDown(_), None) => Err(Refusal::Ending),
+        (Phase::Ended(_), _) => Err(Refusal::Finished),
+    }
+}
+
+/// Whether a signal or update can be taken in.
+fn may_send(declared: bool, state: &State, max: u64) -> Result<(), Refusal> {
+    is_running(state)?;
+    if !declared {
+        return Err(Refusal::Undeclared);
+    }
+    if state.unconsumed() as u64 >= max { Err(Refusal::TooMany(max)) } else { Ok(()) }
+}
+
+/// What an update is answered with, if the workflow takes it.
+fn judge(update: &Update, state: &State, payload: &Json) -> Result<Json, Refusal> {
+    let local = Local { event: Some(payload), absent_is_null: true, ..Local::default() };
+    let render = |template| render(state, template, local).map_err(|error| Refusal::Rejected(error.message));
+    if let Some(when) = &update.when {
+        match &*render(when)? {
+            Value::Bool(true) => {}
+            Value::Bool(false) => return Err(Refusal::Rejected("the workflow does not take it now".into())),
+            other => {
+                return Err(Refusal::Rejected(format!("its `when` must give true or false; it gave {other}")));
+            }
+        }
+    }
+    update.result.as_ref().map_or(Ok(Json::default()), render)
 }
 
 /// Nothing winds the execution down yet.
 fn is_running(state: &State) -> Result<(), Refusal> {
     match &state.phase {
         Phase::Created | Phase::Running => Ok(()),
-        Phase::Cancelling { .. } | Phase::Failing(_) => Err(Refusal::Ending),
+        Phase::WindingDown(_) => Err(Refusal::Ending),
         Phase::Ended(_) => Err(Refusal::Finished),
     }
 }
@@ -147,10 +224,7 @@ fn dispatch(
         UnitStatus::Scheduled { seq, .. } if seq == scheduled => {}
         _ => return Err(Refusal::NotWaiting),
     }
-    let timeout = definition.step(key.as_str()).and_then(|step| match &step.kind {
-        StepKind::Task(task) => task.timeout,
-        StepKind::Compute(_) | StepKind::Sleep(_) => None,
-    });
+    let timeout = definition.task_of(key).and_then(|task| task.timeout);
     Ok(Event::StepDispatched {
         step: key.clone(),
         attempt: unit.attempt,

@@ -4,18 +4,19 @@
 //! in any order with the others, and after each of them the rest is still decided. An event after which the others
 //! would not be (a step failed for good) is therefore an answer of its own. That is what lets [`crate::execution::replay()`] check a history event by
 //! event.
+//!
+//! What is here is about the execution as a whole; `block` runs a list of steps, `attempts` one unit, `wind_down` what
+//! follows an end that is not a good one.
 
-use crate::definition::{
-    Definition, ExpressionError, Scope, Step, StepKind, TaskStep, Template, parse_duration, whole_number,
-};
-use crate::execution::event::{Event, Json, TaskError, codes};
-use crate::execution::retry;
-use crate::execution::state::{Phase, State, Unit, UnitStatus};
-use crate::id::{StepId, UnitKey};
+use crate::definition::unit::event_handler;
+use crate::definition::{Definition, Place, UnitPath};
+use crate::execution::attempts;
+use crate::execution::block::{Block, Decided};
+use crate::execution::event::{Event, Json, Unconsumed};
+use crate::execution::state::{Phase, State};
+use crate::execution::wind_down::{has_cleanup, wind_down};
+use crate::id::{HandlerKey, UnitKey};
 use crate::time::ClusterMs;
-use serde_json::Value;
-use std::sync::Arc;
-use std::time::Duration;
 
 /// What is to be recorded next at `now`; empty where the execution waits, or has ended.
 pub fn decide(definition: &Definition, state: &State, now: ClusterMs) -> Vec<Event> {
@@ -23,209 +24,86 @@ pub fn decide(definition: &Definition, state: &State, now: ClusterMs) -> Vec<Eve
     match &state.phase {
         Phase::Created => vec![Event::WorkflowStarted],
         Phase::Running => run(definition, state, now),
-        Phase::Cancelling { .. } => wind_down(state, Event::WorkflowCancelled),
-        Phase::Failing(error) => wind_down(state, Event::WorkflowFailed { error: error.clone() }),
+        Phase::WindingDown(abort) => wind_down(definition, state, abort, now),
         Phase::Ended(_) => Vec::new(),
     }
 }
 
 /// When [`decide`] has something to say although nothing happens; `None` where it waits for the outside alone.
 pub fn next_wake(definition: &Definition, state: &State) -> Option<ClusterMs> {
-    if !matches!(state.phase, Phase::Running) {
-        return None;
-    }
-    state.units.iter().filter_map(|(key, unit)| unit_wake(definition, key, unit)).min()
-}
-
-fn unit_wake(definition: &Definition, key: &UnitKey, unit: &Unit) -> Option<ClusterMs> {
-    match unit.status {
-        UnitStatus::Scheduled { at, .. } => task_of(definition, key)?.queue_timeout.map(|t| at + t),
-        UnitStatus::Dispatched { deadline, .. } => deadline,
-        UnitStatus::Retrying { fire_at, .. } | UnitStatus::Sleeping { fire_at } => Some(fire_at),
-        _ => None,
-    }
-}
-
-fn task_of<'a>(definition: &'a Definition, key: &UnitKey) -> Option<&'a TaskStep> {
-    match &definition.step(key.as_str())?.kind {
-        StepKind::Task(task) => Some(task),
-        StepKind::Compute(_) | StepKind::Sleep(_) => None,
-    }
-}
-
-/// Cancels what is open; then the end.
-fn wind_down(state: &State, end: Event) -> Vec<Event> {
-    let open = state.units.iter().filter(|(_, unit)| !unit.status.has_ended());
-    let cancelled: Vec<Event> = open.map(|(key, _)| Event::StepCancelled { step: key.clone() }).collect();
-    if cancelled.is_empty() { vec![end] } else { cancelled }
+    let whole = match state.phase {
+        Phase::Running => definition.timeout.map(|timeout| state.created_at + timeout),
+        Phase::WindingDown(_) => None,
+        Phase::Created | Phase::Ended(_) => return None,
+    };
+    let units = state.units.iter().filter_map(|(key, unit)| attempts::wake(definition, key, unit));
+    units.chain(whole).min()
 }
 
 fn run(definition: &Definition, state: &State, now: ClusterMs) -> Vec<Event> {
-    // A step that failed for good ends the workflow. Written order decides which one is named.
-    let failed = definition.steps.iter().find_map(|step| match state.units.get(step.id.as_str()) {
-        Some(Unit { status: UnitStatus::Failed { error }, .. }) => Some((step, error)),
-        _ => None,
-    });
-    if let Some((step, error)) = failed {
-        let error = TaskError { step: Some(step.id.clone()), ..error.clone() };
-        return wind_down(state, Event::WorkflowFailed { error });
+    if definition.timeout.is_some_and(|timeout| now >= state.created_at + timeout) {
+        return vec![Event::WorkflowTimeoutReached];
     }
-    let mut events = Vec::new();
-    let mut failure = None;
-    let mut all_ended = true;
-    for step in &definition.steps {
-        let event = match state.units.get(step.id.as_str()) {
-            Some(unit) if unit.status.has_ended() => continue,
-            Some(unit) => go_on(definition, state, step, unit, now),
-            None if is_ready(state, step) => Some(begin(state, step, now)),
-            None => None,
-        };
-        all_ended = false;
-        match event {
-            Some(failed @ Event::StepFailed { .. }) => failure = failure.or(Some(failed)),
-            Some(event) => events.push(event),
-            None => {}
-        }
+    let mut decided = Decided::default();
+    let handling = run_event_handlers(definition, state, now, &mut decided);
+    let all_ended = Block::workflow(definition, state, now).run(&mut decided);
+    if all_ended && !handling {
+        return vec![finish(definition, state, now)];
     }
-    // A failure changes what is decided about all the others: it comes alone, and last.
-    match failure {
-        _ if all_ended => vec![finish(definition, state)],
-        Some(failed) if events.is_empty() => vec![failed],
-        _ => events,
-    }
+    decided.into_events()
 }
 
-/// A step may begin once the steps before it ended well or were skipped.
-fn is_ready(state: &State, step: &Step) -> bool {
-    step.after.iter().all(|before| state.outputs.contains_key(before))
-}
-
-fn begin(state: &State, step: &Step, now: ClusterMs) -> Event {
-    let unit = key_of(&step.id);
-    match runs(state, step) {
-        Ok(true) => {}
-        Ok(false) => return Event::StepSkipped { step: unit, reason: "`when` is false".into() },
-        Err(error) => return Event::StepFailed { step: unit, error },
-    }
-    let event = match &step.kind {
-        StepKind::Task(task) => render(state, &task.input).map(|input| schedule(state, &unit, 1, input, false)),
-        StepKind::Compute(template) => render(state, template).map(|output| Event::StepSucceeded {
-            step: unit.clone(),
-            attempt: 1,
-            output,
-            token: None,
-        }),
-        StepKind::Sleep(template) => {
-            sleep_time(state, template).map(|time| Event::TimerStarted { step: unit.clone(), fire_at_ms: now + time })
-        }
-    };
-    event.unwrap_or_else(|error| Event::StepFailed { step: unit, error })
-}
-
-fn schedule(state: &State, unit: &UnitKey, attempt: u32, input: Json, redelivery: bool) -> Event {
-    let idempotency_key = state.identity.idempotency_key(unit);
-    Event::StepScheduled { step: unit.clone(), attempt, input, idempotency_key, redelivery }
-}
-
-/// Whether the step's `when` lets it run.
-fn runs(state: &State, step: &Step) -> Result<bool, TaskError> {
-    let Some(when) = &step.when else { return Ok(true) };
-    match &*render(state, when)? {
-        Value::Bool(runs) => Ok(*runs),
-        other => {
-            let message = format!("`when` must give true or false; it gave {other}");
-            Err(TaskError::last(codes::EXPRESSION_ERROR, message))
-        }
-    }
-}
-
-fn sleep_time(state: &State, template: &Template) -> Result<Duration, TaskError> {
-    let value = render(state, template)?;
-    let time = match &*value {
-        Value::String(text) => parse_duration(text),
-        number => whole_number(number).map(Duration::from_millis),
-    };
-    time.ok_or_else(|| {
-        let message = format!("`sleep` must give a duration such as \"10s\", or milliseconds; it gave {value}");
-        TaskError::last(codes::EXPRESSION_ERROR, message)
-    })
-}
-
-/// What happens to a unit that has begun and not ended.
-fn go_on(definition: &Definition, state: &State, step: &Step, unit: &Unit, now: ClusterMs) -> Option<Event> {
-    let key = key_of(&step.id);
-    let task = task_of(definition, &key);
-    let timed_out = |code: &str, what: &str, limit: Option<Duration>| Event::StepAttemptFailed {
-        step: key.clone(),
-        attempt: unit.attempt,
-        error: TaskError::retryable(code, format!("{what} within {} ms", limit.unwrap_or_default().as_millis())),
-        token: None,
-    };
-    match &unit.status {
-        UnitStatus::Scheduled { at, .. } => {
-            let limit = task?.queue_timeout?;
-            (now >= *at + limit).then(|| timed_out(codes::QUEUE_TIMEOUT, "no worker took the attempt", Some(limit)))
-        }
-        UnitStatus::Dispatched { deadline, .. } => (now >= (*deadline)?)
-            .then(|| timed_out(codes::TIMEOUT, "the attempt did not end", task.and_then(|t| t.timeout))),
-        UnitStatus::Uncertain => {
-            Some(schedule(state, &key, unit.attempt, unit.input.clone().unwrap_or_default(), true))
-        }
-        UnitStatus::AttemptFailed { error } => Some(after_failure(state, &key, task, unit.attempt, error, now)),
-        UnitStatus::Retrying { next_attempt, fire_at } => (now >= *fire_at)
-            .then(|| schedule(state, &key, *next_attempt, unit.input.clone().unwrap_or_default(), false)),
-        UnitStatus::Sleeping { fire_at } => (now >= *fire_at).then_some(Event::TimerFired { step: key }),
-        UnitStatus::Succeeded | UnitStatus::Skipped | UnitStatus::Failed { .. } | UnitStatus::Cancelled => None,
-    }
-}
-
-fn after_failure(
-    state: &State,
-    key: &UnitKey,
-    task: Option<&TaskStep>,
-    attempt: u32,
-    error: &TaskError,
+/// The handlers of events: of each signal one run at a time, in the order in which they came. Whether there is one, or
+/// is to be one.
+fn run_event_handlers<'a>(
+    definition: &'a Definition,
+    state: &'a State,
     now: ClusterMs,
-) -> Event {
-    let delay = task.and_then(|task| retry::delay(&task.retry, &state.identity, key, attempt, error));
-    match delay {
-        Some(delay) => Event::RetryScheduled {
-            step: key.clone(),
-            next_attempt: attempt + 1,
-            delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
-            fire_at_ms: now + delay,
-        },
-        None => Event::StepFailed { step: key.clone(), error: error.clone() },
+    decided: &mut Decided<'a>,
+) -> bool {
+    let mut handling = false;
+    for signal in definition.on.event.keys() {
+        let of_signal = |key: &HandlerKey| match Place::of_handler(key.as_str()) {
+            Some(Place::Event { signal: of, .. }) => of == signal.as_str(),
+            _ => false,
+        };
+        let open = state.handlers.iter().find(|(key, _)| of_signal(key));
+        if let Some((key, handler)) = open {
+            handling = true;
+            if Block::handler(definition, state, key, handler, None, now).run(decided) {
+                decided.events.push(Event::HandlerCompleted { handler: key.clone() });
+            }
+        } else if let Some(first) = state.buffered.get(signal).and_then(|buffered| buffered.front()) {
+            handling = true;
+            decided.events.push(Event::HandlerStarted { handler: event_handler(signal, first.seq) });
+        }
     }
+    handling
 }
 
 /// The workflow's end, once every step has ended well.
-fn finish(definition: &Definition, state: &State) -> Event {
+fn finish(definition: &Definition, state: &State, now: ClusterMs) -> Event {
     let output = match &definition.result {
-        Some(template) => render(state, template),
+        Some(template) => Block::workflow(definition, state, now).render(template),
         None => Ok(Json::default()),
     };
     match output {
-        Ok(output) => Event::WorkflowCompleted { output },
-        Err(error) => Event::WorkflowFailed { error },
+        Ok(output) => Event::WorkflowCompleted { output, unconsumed: unconsumed(state) },
+        Err(error) if has_cleanup(definition, state) => Event::ResultFailed { error },
+        Err(error) => Event::WorkflowFailed { error, compensation: None, unconsumed: unconsumed(state) },
     }
 }
 
-fn render(state: &State, template: &Template) -> Result<Json, TaskError> {
-    let scope = Scope {
-        input: &state.input,
-        outputs: &state.outputs,
-        execution: &state.identity.execution_id,
-        workflow: &state.workflow,
-        version: &state.version,
-        run: state.identity.run,
-    };
-    template
-        .render(&scope)
-        .map(Arc::new)
-        .map_err(|error: ExpressionError| TaskError::last(codes::EXPRESSION_ERROR, error.to_string()))
+/// What was taken in and nothing took, oldest first.
+pub(super) fn unconsumed(state: &State) -> Vec<Unconsumed> {
+    let all = state.buffered.iter().flat_map(|(signal, buffered)| buffered.iter().map(move |one| (signal, one.seq)));
+    let mut all: Vec<Unconsumed> =
+        all.map(|(signal, received)| Unconsumed { signal: signal.clone(), received }).collect();
+    all.sort_by_key(|one| one.received);
+    all
 }
 
-fn key_of(id: &StepId) -> UnitKey {
-    UnitKey::new(id.as_str())
+/// Whether a unit is of the workflow's own course, which ends where the execution winds down.
+pub(super) fn is_of_course(key: &UnitKey) -> bool {
+    !UnitPath::parse(key).cleans_up()
 }

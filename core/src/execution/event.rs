@@ -1,8 +1,8 @@
 //! What a history is made of. Names and fields are those of the reference (interface facts, part 4).
 
 use crate::id::{
-    ClusterId, DefinitionHash, ExecutionId, Run, Seq, SessionId, StepId, Token, UnitKey, Version, WorkerId,
-    WorkflowName,
+    ClusterId, DefinitionHash, ExecutionId, HandlerKey, Run, Seq, SessionId, SignalName, StepId, Token, UnitKey,
+    Version, WorkerId, WorkflowName,
 };
 use crate::time::ClusterMs;
 use serde::{Deserialize, Serialize};
@@ -93,6 +93,42 @@ pub enum Event {
     TimerStarted { step: UnitKey, fire_at_ms: ClusterMs },
     /// The timer's time came; the step's output is null.
     TimerFired { step: UnitKey },
+    /// A `for` step has its list: its items begin, as many at a time as it allows.
+    StepFanOut { step: UnitKey, items: Vec<Json> },
+    /// Every item of a `for` step ended well: its output is the list of theirs.
+    StepFanIn { step: UnitKey },
+    /// A step waits for a signal.
+    SignalAwaited {
+        step: UnitKey,
+        signal: SignalName,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        deadline_ms: Option<ClusterMs>,
+    },
+    /// A step took the signal with that number; its payload is the step's output.
+    SignalConsumed { step: UnitKey, signal: SignalName, received: Seq },
+    /// Somebody sent a signal. Its number is what the sender is told.
+    SignalReceived {
+        signal: SignalName,
+        payload: Json,
+        /// The sender's key: a repetition is told the first number.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signal_id: Option<String>,
+    },
+    /// Somebody sent an update, the workflow took it, and this is what it was answered with.
+    UpdateAccepted {
+        update: SignalName,
+        payload: Json,
+        /// The sender's key: a repetition is told the first answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        update_id: Option<String>,
+        result: Json,
+    },
+    /// A handler began; that of an event took the signal which its key names.
+    HandlerStarted { handler: HandlerKey },
+    /// All its steps ended well.
+    HandlerCompleted { handler: HandlerKey },
+    /// A step of it failed for good; the execution ends as it would have.
+    HandlerFailed { handler: HandlerKey, error: TaskError },
     /// A result that nothing waits for any more.
     StaleResultIgnored { step: UnitKey, token: Token, outcome: ResultKind },
     /// Somebody asked for the end.
@@ -100,16 +136,88 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// A bound of the server was reached (its history's length, say): the execution winds down to this failure.
-    LimitReached { limit: String, error: TaskError },
+    /// The workflow's result could not be computed, and there is something to undo or to handle first.
+    ResultFailed { error: TaskError },
+    /// Somebody asked for the end at once: nothing is compensated, no handler runs.
+    TerminateRequested {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// The workflow's `timeout` is over.
+    WorkflowTimeoutReached,
+    /// A bound of the server was reached (its history's length, say): the execution winds down to this failure; while
+    /// it does already, the unit fails.
+    LimitReached {
+        limit: String,
+        error: TaskError,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        step: Option<UnitKey>,
+    },
     /// A value does not match its schema: the execution winds down to this failure.
     ContractViolated { boundary: String, error: TaskError },
+    /// What was done is undone, one unit after the other, in this order: the last one that succeeded first.
+    CompensationStarted { reason: AbortReason, steps: Vec<UnitKey> },
+    /// All of it is undone.
+    CompensationCompleted,
+    /// Something of it could not be undone (the first, where there are several); the rest is.
+    CompensationFailed { step: UnitKey, error: TaskError },
     /// Terminal: done, with the workflow's result.
-    WorkflowCompleted { output: Json },
+    WorkflowCompleted {
+        output: Json,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        unconsumed: Vec<Unconsumed>,
+    },
     /// Terminal: a step failed for good, or the result could not be computed.
-    WorkflowFailed { error: TaskError },
+    WorkflowFailed {
+        error: TaskError,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        compensation: Option<CompensationOutcome>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        unconsumed: Vec<Unconsumed>,
+    },
     /// Terminal: cancelled.
-    WorkflowCancelled,
+    WorkflowCancelled {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        compensation: Option<CompensationOutcome>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        unconsumed: Vec<Unconsumed>,
+    },
+    /// Terminal: it took longer than the workflow's `timeout`.
+    WorkflowTimedOut {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        compensation: Option<CompensationOutcome>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        unconsumed: Vec<Unconsumed>,
+    },
+    /// Terminal: ended at once.
+    WorkflowTerminated {
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        unconsumed: Vec<Unconsumed>,
+    },
+}
+
+/// Why an execution winds down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AbortReason {
+    Failed,
+    Cancelled,
+    TimedOut,
+}
+
+/// How the compensation ended, where there was something to undo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CompensationOutcome {
+    Completed,
+    Failed,
+}
+
+/// A signal or update that was taken in and that no step or handler took before the end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unconsumed {
+    pub signal: SignalName,
+    pub received: Seq,
 }
 
 /// Success or failure, where only that matters.
@@ -149,6 +257,10 @@ pub mod codes {
     pub const TIMEOUT: &str = "TIMEOUT";
     /// No worker took the attempt within the step's `queue_timeout`.
     pub const QUEUE_TIMEOUT: &str = "QUEUE_TIMEOUT";
+    /// The workflow took longer than its `timeout`.
+    pub const WORKFLOW_TIMEOUT: &str = "WORKFLOW_TIMEOUT";
+    /// The execution was cancelled.
+    pub const CANCELLED: &str = "CANCELLED";
     /// An expression could not be evaluated.
     pub const EXPRESSION_ERROR: &str = "EXPRESSION_ERROR";
     /// The workflow's output does not match its schema.
@@ -176,10 +288,16 @@ impl Event {
             Event::WorkflowCreated { input: value, .. }
             | Event::StepScheduled { input: value, .. }
             | Event::StepSucceeded { output: value, .. }
-            | Event::WorkflowCompleted { output: value } => memory_of(value),
+            | Event::SignalReceived { payload: value, .. }
+            | Event::WorkflowCompleted { output: value, .. } => memory_of(value),
+            Event::UpdateAccepted { payload, result, .. } => memory_of(payload) + memory_of(result),
+            Event::StepFanOut { items, .. } => items.iter().map(|item| memory_of(item)).sum(),
             Event::StepAttemptFailed { error, .. }
             | Event::StepFailed { error, .. }
-            | Event::WorkflowFailed { error }
+            | Event::WorkflowFailed { error, .. }
+            | Event::HandlerFailed { error, .. }
+            | Event::ResultFailed { error }
+            | Event::CompensationFailed { error, .. }
             | Event::LimitReached { error, .. }
             | Event::ContractViolated { error, .. } => error.details.as_ref().map_or(0, |details| memory_of(details)),
             _ => 0,
@@ -195,6 +313,9 @@ impl Event {
             | Event::StepDispatched { .. }
             | Event::StepAttemptUncertain { .. }
             | Event::StaleResultIgnored { .. }
+            | Event::SignalReceived { .. }
+            | Event::UpdateAccepted { .. }
+            | Event::TerminateRequested { .. }
             | Event::LimitReached { .. }
             | Event::ContractViolated { .. }
             | Event::CancelRequested { .. } => true,
@@ -206,7 +327,14 @@ impl Event {
 
     /// Whether the execution has ended with this event.
     pub fn is_terminal(&self) -> bool {
-        matches!(self, Event::WorkflowCompleted { .. } | Event::WorkflowFailed { .. } | Event::WorkflowCancelled)
+        matches!(
+            self,
+            Event::WorkflowCompleted { .. }
+                | Event::WorkflowFailed { .. }
+                | Event::WorkflowCancelled { .. }
+                | Event::WorkflowTimedOut { .. }
+                | Event::WorkflowTerminated { .. }
+        )
     }
 }
 

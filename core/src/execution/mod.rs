@@ -10,16 +10,22 @@
 //! All of them are pure and total: no sequence of commands or events makes them panic.
 
 pub mod admit;
+mod apply;
+mod attempts;
+mod block;
 pub mod decide;
 pub mod event;
+pub mod fan;
 pub mod replay;
 pub mod retry;
 pub mod state;
 pub mod waiting;
+mod wind_down;
 
 pub use admit::{Command, Refusal, admit};
+pub use block::render as evaluate;
 pub use decide::{decide, next_wake};
 pub use event::{Event, Identity, Json, Recorded, TaskError};
 pub use replay::{Difference, replay};
-pub use state::{End, Phase, State, Unit, UnitStatus};
+pub use state::{Abort, End, Phase, State, Unit, UnitStatus};
 pub use waiting::{Waiting, waiting};

@@ -1,11 +1,17 @@
 //! What a history folds to.
 
-use crate::execution::event::{DecodeError, Event, Identity, Json, Labels, Recorded, TaskError, memory_of};
-use crate::id::{DefinitionHash, ExecutionId, Seq, SessionId, StepId, UnitKey, Version, WorkerId, WorkflowName};
+use crate::execution::event::{
+    CompensationOutcome, DecodeError, Event, Identity, Json, Labels, Recorded, TaskError, memory_of,
+};
+use crate::execution::fan::Fan;
+use crate::id::{
+    DefinitionHash, ExecutionId, HandlerKey, Seq, SessionId, SignalName, StepId, UnitKey, Version, WorkerId,
+    WorkflowName,
+};
 use crate::store::append::{Status, Summary};
 use crate::time::ClusterMs;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -29,6 +35,51 @@ pub struct State {
     pub outputs: BTreeMap<StepId, Json>,
     /// Every delivery, by the id in its token.
     pub deliveries: BTreeMap<Uuid, Delivery>,
+    /// The `for` steps that have their list.
+    pub fans: BTreeMap<UnitKey, Fan>,
+    /// Units of the workflow's own steps that succeeded, in order.
+    pub succeeded: Vec<UnitKey>,
+    /// Signals and updates that nothing has taken, oldest first.
+    pub buffered: BTreeMap<SignalName, VecDeque<Received>>,
+    /// Keys of the senders of signals and updates, with what they were told.
+    pub sent: BTreeMap<String, Sent>,
+    /// Handlers that have begun; those of events until they end.
+    pub handlers: BTreeMap<HandlerKey, Handler>,
+    pub compensation: Option<Compensation>,
+}
+
+/// A signal or update that was taken in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Received {
+    pub seq: Seq,
+    pub payload: Json,
+}
+
+/// What the sender of a signal or update was told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sent {
+    pub name: SignalName,
+    pub seq: Seq,
+    /// Of an update.
+    pub result: Option<Json>,
+}
+
+/// A handler that has begun.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Handler {
+    /// What the event brought.
+    pub event: Option<Json>,
+    /// Outputs of its steps.
+    pub outputs: BTreeMap<StepId, Json>,
+    pub ended: bool,
+}
+
+/// The undoing of what was done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Compensation {
+    /// The units to undo, in this order.
+    pub steps: Vec<UnitKey>,
+    pub outcome: Option<CompensationOutcome>,
 }
 
 /// How far the execution as a whole is.
@@ -37,13 +88,24 @@ pub enum Phase {
     /// Created, and nothing decided yet.
     Created,
     Running,
-    /// Cancelled, and winding down.
-    Cancelling {
+    /// Something ended it otherwise than well: what is open is cancelled, what was done is compensated, handlers run.
+    WindingDown(Abort),
+    Ended(End),
+}
+
+/// Why it winds down.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Abort {
+    /// A step failed for good, a bound was reached or a schema violated.
+    Failed(TaskError),
+    Cancelled {
         reason: Option<String>,
     },
-    /// A bound was reached or a schema violated, and it winds down to this failure.
-    Failing(TaskError),
-    Ended(End),
+    TimedOut,
+    /// Nothing is compensated, no handler runs.
+    Terminated {
+        reason: Option<String>,
+    },
 }
 
 /// How it ended.
@@ -52,6 +114,8 @@ pub enum End {
     Completed { output: Json },
     Failed { error: TaskError },
     Cancelled { reason: Option<String> },
+    TimedOut,
+    Terminated { reason: Option<String> },
 }
 
 /// A piece of work that has begun.
@@ -100,6 +164,13 @@ pub enum UnitStatus {
     Sleeping {
         fire_at: ClusterMs,
     },
+    /// It waits for a signal.
+    Awaiting {
+        signal: SignalName,
+        deadline: Option<ClusterMs>,
+    },
+    /// A `for` step whose items are under way.
+    FannedOut,
     Succeeded,
     Skipped,
     Failed {
@@ -110,7 +181,7 @@ pub enum UnitStatus {
 
 impl Unit {
     /// A unit as no worker runs it, or as it ends.
-    fn without_attempts(status: UnitStatus, since: ClusterMs) -> Unit {
+    pub(super) fn without_attempts(status: UnitStatus, since: ClusterMs) -> Unit {
         Unit { attempt: 1, since, last_error: None, input: None, status }
     }
 }
@@ -179,6 +250,12 @@ impl State {
             units: BTreeMap::new(),
             outputs: BTreeMap::new(),
             deliveries: BTreeMap::new(),
+            fans: BTreeMap::new(),
+            succeeded: Vec::new(),
+            buffered: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            handlers: BTreeMap::new(),
+            compensation: None,
         })
     }
 
@@ -204,125 +281,6 @@ impl State {
         State::fold(execution, &events)
     }
 
-    /// Takes one more event in. Total: an event that means nothing here changes the number and time alone.
-    pub fn apply(&mut self, recorded: &Recorded) {
-        self.last = recorded.seq;
-        self.last_at = self.last_at.max(recorded.at_ms);
-        match &recorded.event {
-            Event::WorkflowCreated { .. } => {}
-            Event::WorkflowStarted => {
-                if self.phase == Phase::Created {
-                    self.phase = Phase::Running;
-                }
-            }
-            Event::StepScheduled { step, attempt, input, redelivery, .. } => {
-                let status = UnitStatus::Scheduled { seq: recorded.seq, at: recorded.at_ms, redelivery: *redelivery };
-                let last_error = self.units.get(step).and_then(|before| before.last_error.clone());
-                let (attempt, input, since) = (*attempt, Some(input.clone()), recorded.at_ms);
-                self.units.insert(step.clone(), Unit { attempt, since, last_error, input, status });
-            }
-            Event::StepSkipped { step, .. } => {
-                self.end_well(step, UnitStatus::Skipped, Json::default(), recorded.at_ms)
-            }
-            Event::StepDispatched { step, attempt, token, worker_id, worker_session, deadline_ms } => {
-                let delivery =
-                    Delivery { unit: step.clone(), attempt: *attempt, dispatched: recorded.seq, settled: None };
-                self.deliveries.insert(token.id, delivery);
-                // Of another attempt than the scheduled one it means nothing: no result could settle it.
-                if let Some(unit) = self.units.get_mut(step).filter(|unit| unit.attempt == *attempt)
-                    && let UnitStatus::Scheduled { redelivery, .. } = unit.status
-                {
-                    unit.since = recorded.at_ms;
-                    unit.status = UnitStatus::Dispatched {
-                        token: token.id,
-                        worker: worker_id.clone(),
-                        session: *worker_session,
-                        deadline: *deadline_ms,
-                        redelivery,
-                    };
-                }
-            }
-            Event::StepSucceeded { step, output, token, .. } => {
-                self.settle(step, token.as_ref().map(|t| t.id));
-                self.end_well(step, UnitStatus::Succeeded, output.clone(), recorded.at_ms);
-            }
-            Event::StepAttemptFailed { step, error, token, .. } => {
-                self.settle(step, token.as_ref().map(|t| t.id));
-                if let Some(unit) = self.set(step, UnitStatus::AttemptFailed { error: error.clone() }, recorded.at_ms) {
-                    unit.last_error = Some(Arc::new(error.clone()));
-                }
-            }
-            Event::StepAttemptUncertain { step, .. } => {
-                self.set(step, UnitStatus::Uncertain, recorded.at_ms);
-            }
-            Event::RetryScheduled { step, next_attempt, fire_at_ms, .. } => {
-                let status = UnitStatus::Retrying { next_attempt: *next_attempt, fire_at: *fire_at_ms };
-                self.set(step, status, recorded.at_ms);
-            }
-            Event::StepFailed { step, error } => {
-                self.end_unit(step, UnitStatus::Failed { error: error.clone() }, recorded.at_ms);
-            }
-            Event::StepCancelled { step } => self.end_unit(step, UnitStatus::Cancelled, recorded.at_ms),
-            Event::TimerStarted { step, fire_at_ms } => {
-                let status = UnitStatus::Sleeping { fire_at: *fire_at_ms };
-                self.units.insert(step.clone(), Unit::without_attempts(status, recorded.at_ms));
-            }
-            Event::TimerFired { step } => self.end_well(step, UnitStatus::Succeeded, Json::default(), recorded.at_ms),
-            Event::StaleResultIgnored { token, .. } => {
-                if let Some(delivery) = self.deliveries.get_mut(&token.id) {
-                    delivery.settled.get_or_insert(Settled::Stale);
-                }
-            }
-            Event::CancelRequested { reason } => {
-                if self.is_running() {
-                    self.phase = Phase::Cancelling { reason: reason.clone() };
-                }
-            }
-            Event::LimitReached { error, .. } | Event::ContractViolated { error, .. } => {
-                if self.is_running() {
-                    self.phase = Phase::Failing(error.clone());
-                }
-            }
-            Event::WorkflowCompleted { output } => self.phase = Phase::Ended(End::Completed { output: output.clone() }),
-            Event::WorkflowFailed { error } => self.phase = Phase::Ended(End::Failed { error: error.clone() }),
-            Event::WorkflowCancelled => {
-                let reason = match &mut self.phase {
-                    Phase::Cancelling { reason } => reason.take(),
-                    _ => None,
-                };
-                self.phase = Phase::Ended(End::Cancelled { reason });
-            }
-        }
-    }
-
-    /// Changes the status of a unit that has not ended.
-    fn set(&mut self, step: &UnitKey, status: UnitStatus, at: ClusterMs) -> Option<&mut Unit> {
-        let unit = self.units.get_mut(step).filter(|unit| !unit.status.has_ended())?;
-        unit.status = status;
-        unit.since = at;
-        Some(unit)
-    }
-
-    fn end_well(&mut self, step: &UnitKey, status: UnitStatus, output: Json, at: ClusterMs) {
-        self.end_unit(step, status, at);
-        self.outputs.insert(StepId::new(step.as_str()), output);
-    }
-
-    fn end_unit(&mut self, step: &UnitKey, status: UnitStatus, at: ClusterMs) {
-        let ended = Unit::without_attempts(status, at);
-        match self.units.get_mut(step) {
-            Some(unit) => *unit = Unit { attempt: unit.attempt, ..ended },
-            None => drop(self.units.insert(step.clone(), ended)),
-        }
-    }
-
-    /// Of another step's delivery it means nothing: that one's unit would wait for a result that none may give any more.
-    fn settle(&mut self, step: &UnitKey, token: Option<Uuid>) {
-        if let Some(delivery) = token.and_then(|t| self.deliveries.get_mut(&t)).filter(|d| d.unit == *step) {
-            delivery.settled.get_or_insert(Settled::Accepted);
-        }
-    }
-
     /// Created or running: nothing winds it down yet.
     pub fn is_running(&self) -> bool {
         matches!(self.phase, Phase::Created | Phase::Running)
@@ -341,10 +299,11 @@ impl State {
         }
     }
 
-    /// Why it was cancelled, where it was and a reason was given.
+    /// Why it was cancelled or terminated, where it was and a reason was given.
     pub fn cancel_reason(&self) -> Option<&str> {
         match &self.phase {
-            Phase::Cancelling { reason } | Phase::Ended(End::Cancelled { reason }) => reason.as_deref(),
+            Phase::WindingDown(Abort::Cancelled { reason } | Abort::Terminated { reason })
+            | Phase::Ended(End::Cancelled { reason } | End::Terminated { reason }) => reason.as_deref(),
             _ => None,
         }
     }
@@ -352,8 +311,12 @@ impl State {
     /// About how many bytes of memory the values take that it holds.
     pub fn memory(&self) -> u64 {
         let inputs = self.units.values().filter_map(|unit| unit.input.as_ref());
-        let values = inputs.chain(self.outputs.values()).map(|value| memory_of(value));
-        memory_of(&self.input) + values.sum::<u64>()
+        let received = self.buffered.values().flatten().map(|received| &received.payload);
+        let sent = self.sent.values().filter_map(|sent| sent.result.as_ref());
+        let handled = self.handlers.values().flat_map(|handler| handler.event.iter().chain(handler.outputs.values()));
+        let items = self.fans.values().flat_map(Fan::values);
+        let values = inputs.chain(self.outputs.values()).chain(received).chain(sent).chain(handled).chain(items);
+        memory_of(&self.input) + values.map(|value| memory_of(value)).sum::<u64>()
     }
 
     /// The status that the API shows.
@@ -363,7 +326,14 @@ impl State {
             Some(End::Completed { .. }) => Status::Completed,
             Some(End::Failed { .. }) => Status::Failed,
             Some(End::Cancelled { .. }) => Status::Cancelled,
+            Some(End::TimedOut) => Status::TimedOut,
+            Some(End::Terminated { .. }) => Status::Terminated,
         }
+    }
+
+    /// How many signals and updates nothing has taken.
+    pub fn unconsumed(&self) -> usize {
+        self.buffered.values().map(VecDeque::len).sum()
     }
 
     /// The row that lists and searches read.

@@ -1,10 +1,10 @@
 //! What an execution waits for, step by step.
 
 use crate::api::request::Contract;
-use crate::definition::{Definition, StepKind, TaskStep};
+use crate::definition::{Definition, StepKind, TaskStep, UnitPath};
 use crate::execution::event::TaskError;
 use crate::execution::state::{State, Unit, UnitStatus};
-use crate::id::{ContractVersion, StepId, TaskName, WorkerId};
+use crate::id::{ContractVersion, SignalName, StepId, TaskName, UnitKey, WorkerId};
 use crate::time::ClusterMs;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,9 @@ pub const MAX_WAITING: usize = 1_000;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Waiting {
     pub step_id: StepId,
+    /// What of the step it is, where it is not the step as a whole: an item, its compensation, a run of a handler.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<UnitKey>,
     pub kind: WaitingKind,
     /// When it began to wait for this.
     pub since_ms: ClusterMs,
@@ -29,6 +32,8 @@ pub enum WaitingKind {
     Task,
     Sleep,
     Compute,
+    Await,
+    For,
 }
 
 /// Why a step does not go on.
@@ -66,6 +71,15 @@ pub enum Reason {
     },
     /// A timer runs.
     Sleep { until_ms: ClusterMs },
+    /// No signal of this name has come.
+    Signal {
+        signal: SignalName,
+        /// When it waits no longer, where the step has a `timeout`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until_ms: Option<ClusterMs>,
+    },
+    /// Items are under way, or wait for their turn.
+    Items { items: u64, ended: u64 },
     /// The server is to decide next: nothing from outside is waited for.
     Server,
 }
@@ -93,16 +107,38 @@ pub trait Offers {
 
 /// What `state` waits for: one entry for each step that has begun and not ended, at most [`MAX_WAITING`].
 pub fn waiting(definition: &Definition, state: &State, offers: &dyn Offers) -> Vec<Waiting> {
-    let open = definition.steps.iter().filter_map(|step| {
-        let unit = state.units.get(step.id.as_str()).filter(|unit| !unit.status.has_ended())?;
-        let (kind, reason) = match &step.kind {
-            StepKind::Task(task) => (WaitingKind::Task, of_task(task, unit, offers)),
-            StepKind::Sleep(_) => (WaitingKind::Sleep, of_others(unit)),
-            StepKind::Compute(_) => (WaitingKind::Compute, of_others(unit)),
-        };
-        Some(Waiting { step_id: step.id.clone(), kind, since_ms: unit.since, reason })
+    // The steps in their order, each with its items; then handlers and what is being undone.
+    let steps = definition.steps.iter().flat_map(|step| {
+        let whole = UnitKey::new(step.id.as_str());
+        let items = format!("{whole}[");
+        let items_from = UnitKey::new(items.as_str());
+        let of_items = state.units.range(items_from..).take_while(move |(key, _)| key.as_str().starts_with(&items));
+        state.units.get_key_value(&whole).into_iter().chain(of_items)
     });
-    open.take(MAX_WAITING).collect()
+    let others = state.units.iter().filter(|(key, _)| {
+        let path = UnitPath::parse(key);
+        path.compensates || path.handler.is_some()
+    });
+    let open = steps.chain(others).filter(|(_, unit)| !unit.status.has_ended());
+    open.filter_map(|(key, unit)| of_unit(definition, state, key, unit, offers)).take(MAX_WAITING).collect()
+}
+
+fn of_unit(definition: &Definition, state: &State, key: &UnitKey, unit: &Unit, offers: &dyn Offers) -> Option<Waiting> {
+    let step = definition.step_of(key)?;
+    let (kind, reason) = match definition.task_of(key) {
+        Some(task) => (WaitingKind::Task, of_task(task, unit, offers)),
+        None => {
+            let kind = match &step.kind {
+                StepKind::Sleep(_) => WaitingKind::Sleep,
+                StepKind::Await(_) => WaitingKind::Await,
+                StepKind::For(_) => WaitingKind::For,
+                StepKind::Task(_) | StepKind::Compute(_) => WaitingKind::Compute,
+            };
+            (kind, of_others(state, key, unit))
+        }
+    };
+    let part = (key.as_str() != step.id.as_str()).then(|| key.clone());
+    Some(Waiting { step_id: step.id.clone(), unit: part, kind, since_ms: unit.since, reason })
 }
 
 fn of_task(task: &TaskStep, unit: &Unit, offers: &dyn Offers) -> Reason {
@@ -128,13 +164,18 @@ fn of_task(task: &TaskStep, unit: &Unit, offers: &dyn Offers) -> Reason {
         UnitStatus::Retrying { next_attempt, fire_at } => {
             Reason::Retry { attempt: attempt(*next_attempt), until_ms: *fire_at }
         }
-        _ => of_others(unit),
+        _ => Reason::Server,
     }
 }
 
-fn of_others(unit: &Unit) -> Reason {
-    match unit.status {
-        UnitStatus::Sleeping { fire_at } => Reason::Sleep { until_ms: fire_at },
+fn of_others(state: &State, key: &UnitKey, unit: &Unit) -> Reason {
+    match &unit.status {
+        UnitStatus::Sleeping { fire_at } => Reason::Sleep { until_ms: *fire_at },
+        UnitStatus::Awaiting { signal, deadline } => Reason::Signal { signal: signal.clone(), until_ms: *deadline },
+        UnitStatus::FannedOut => match state.fans.get(key) {
+            Some(fan) => Reason::Items { items: fan.items.len() as u64, ended: fan.ended() },
+            None => Reason::Server,
+        },
         _ => Reason::Server,
     }
 }

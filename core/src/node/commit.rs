@@ -322,7 +322,7 @@ impl<M: Mutants> Node<M> {
         let mut again = Vec::new();
         for work in draft.works.drain(..) {
             match work {
-                Work::Start { request, .. } | Work::Cancel { request, .. } => {
+                Work::Start { request, .. } | Work::Ask { request, .. } => {
                     self.respond(request, storage_error(message));
                 }
                 Work::Result { request, index, token, .. } => {
@@ -402,7 +402,13 @@ impl<M: Mutants> Node<M> {
                 Event::TimerFired { .. } => counters.timers_fired += 1,
                 Event::WorkflowCompleted { .. } => counters.executions_completed += 1,
                 Event::WorkflowFailed { .. } => counters.executions_failed += 1,
-                Event::WorkflowCancelled => counters.executions_cancelled += 1,
+                Event::WorkflowCancelled { .. } => counters.executions_cancelled += 1,
+                Event::WorkflowTimedOut { .. } => counters.executions_timed_out += 1,
+                Event::WorkflowTerminated { .. } => counters.executions_terminated += 1,
+                Event::SignalReceived { .. } => counters.signals_received += 1,
+                Event::UpdateAccepted { .. } => counters.updates_accepted += 1,
+                Event::CompensationStarted { .. } => counters.compensations_started += 1,
+                Event::CompensationFailed { .. } => counters.compensations_failed += 1,
                 _ => {}
             }
         }

@@ -42,6 +42,10 @@ pub struct Limits {
     pub max_active_executions: u64,
     /// Events of one history (50,000); past it the execution fails with LIMIT_EXCEEDED.
     pub max_history_events: u64,
+    /// Items of the list of one `for` step (10,000); past it the execution fails with LIMIT_EXCEEDED.
+    pub max_fan_out: u64,
+    /// Signals and updates of one execution that nothing has taken (1,000); past it 429.
+    pub max_pending_signals: u64,
     /// Bytes of one payload as JSON text (1 MiB).
     pub max_payload_bytes: u64,
     /// Idle executions that stay in memory (10,000); older ones cost a row.
@@ -71,6 +75,8 @@ impl Default for Limits {
         Limits {
             max_active_executions: 100_000,
             max_history_events: 50_000,
+            max_fan_out: 10_000,
+            max_pending_signals: 1_000,
             max_payload_bytes: 1 << 20,
             max_resident_executions: 10_000,
             max_resident_bytes: 128 << 20,

@@ -9,6 +9,8 @@ pub struct Counters {
     pub executions_completed: u64,
     pub executions_failed: u64,
     pub executions_cancelled: u64,
+    pub executions_timed_out: u64,
+    pub executions_terminated: u64,
     pub tasks_dispatched: u64,
     /// Of those, handed over inside the append that scheduled them.
     pub tasks_dispatched_directly: u64,
@@ -19,6 +21,10 @@ pub struct Counters {
     pub steps_skipped: u64,
     pub stale_results: u64,
     pub timers_fired: u64,
+    pub signals_received: u64,
+    pub updates_accepted: u64,
+    pub compensations_started: u64,
+    pub compensations_failed: u64,
     pub events_committed: u64,
     /// Appends that committed, and groups written by them.
     pub appends: u64,

@@ -7,14 +7,12 @@ use super::{Node, RequestId};
 use crate::api::error::{ApiError, ErrorCode};
 use crate::api::request::{Contract, Start, TaskOutcome};
 use crate::api::response::{Accepted, Reply, Response, ResultOutcome, Started};
-use crate::definition::{Boundary, Definition, SchemaCheck, StepKind};
+use crate::definition::{Boundary, Definition, SchemaCheck};
 use crate::execution::event::{Event, Recorded};
 use crate::execution::{Command, Refusal, State, UnitStatus, admit, decide, next_wake};
 use crate::id::{Epoch, ExecutionId, GroupId, Run, Seq, SessionId, TaskId, Token, UnitKey};
 use crate::mutant::{Mutant, Mutants};
-use crate::store::append::{
-    Expect, Group, Member, OwnerChange, Status, StoredEvent, TaskChange, TaskRow, TaskState, Wake,
-};
+use crate::store::append::{Expect, Group, Member, OwnerChange, StoredEvent, TaskChange, TaskRow, TaskState, Wake};
 use crate::store::statement::ClaimedTask;
 use crate::time::ClusterMs;
 use serde_json::Value;
@@ -105,7 +103,7 @@ impl Draft {
 
     /// Decides until there is nothing more. What an expression gave and may not be (too large, or no match of its
     /// schema) is refused instead, and that verdict is recorded.
-    fn decide(&mut self, now: ClusterMs, rules: &Rules) {
+    pub(super) fn decide(&mut self, now: ClusterMs, rules: &Rules) {
         loop {
             let resident = self.resident.as_ref().expect("decisions are about an execution");
             let decided = decide(&resident.definition, &resident.state, now);
@@ -127,26 +125,40 @@ impl Draft {
 
 /// What decided values must be, that `decide` does not know.
 #[derive(Clone)]
-struct Rules {
+pub(super) struct Rules {
     schemas: Arc<dyn SchemaCheck>,
     max_payload: u64,
+    max_fan_out: u64,
 }
 
 impl Rules {
     /// The event that is recorded instead of `event`, where that may not be.
     fn refusal(&self, resident: &Resident, event: &Event, now: ClusterMs) -> Option<Event> {
         let Resident { definition, state, .. } = resident;
-        let (what, value) = match event {
-            Event::StepScheduled { step, input, .. } => (format!("the input of {step}"), input),
-            Event::StepSucceeded { step, output, token: None, .. } => (format!("the output of {step}"), output),
-            Event::WorkflowCompleted { output } => ("the workflow's output".into(), output),
+        let (unit, what, bytes) = match event {
+            Event::StepScheduled { step, input, .. } => (Some(step), format!("the input of {step}"), json_bytes(input)),
+            Event::StepSucceeded { step, output, token: None, .. } => {
+                (Some(step), format!("the output of {step}"), json_bytes(output))
+            }
+            Event::StepFanOut { step, items } => {
+                let max = self.max_fan_out;
+                if items.len() as u64 > max {
+                    let command = Command::ListTooLong { unit: step.clone(), items: items.len(), max };
+                    return admit(definition, state, &command, now).ok();
+                }
+                (Some(step), format!("the list of {step}"), items.iter().map(|item| json_bytes(item)).sum())
+            }
+            Event::WorkflowCompleted { output, .. } => (None, "the workflow's output".into(), json_bytes(output)),
             _ => return None,
         };
         let max = self.max_payload;
-        if json_bytes(value) > max {
-            return admit(definition, state, &Command::PayloadTooLarge { what, max }, now).ok();
+        if bytes > max {
+            let command = Command::PayloadTooLarge { unit: unit.cloned(), what, max };
+            return admit(definition, state, &command, now).ok();
         }
-        let (Event::WorkflowCompleted { .. }, Some(schema)) = (event, &definition.output_schema) else { return None };
+        let (Event::WorkflowCompleted { output: value, .. }, Some(schema)) = (event, &definition.output_schema) else {
+            return None;
+        };
         let violation = self.schemas.check(&definition.hash, Boundary::Output, schema, value).err()?;
         let message =
             format!("`{}` does not match the output schema: {}", violation.place("output"), violation.message);
@@ -198,8 +210,10 @@ impl<M: Mutants> Node<M> {
         (draft, group)
     }
 
-    fn rules(&self) -> Rules {
-        Rules { schemas: self.schemas.clone(), max_payload: self.config.limits.max_payload_bytes }
+    pub(super) fn rules(&self) -> Rules {
+        let limits = &self.config.limits;
+        let (max_payload, max_fan_out) = (limits.max_payload_bytes, limits.max_fan_out);
+        Rules { schemas: self.schemas.clone(), max_payload, max_fan_out }
     }
 
     /// An execution whose history has grown to its bound fails, whatever else waits for it.
@@ -221,26 +235,8 @@ impl<M: Mutants> Node<M> {
             Work::Start { request, start, definition, misfit } => {
                 self.take_start(execution, draft, request, &start, definition, misfit, now);
             }
-            Work::Cancel { request, reason } => {
-                let response = match self.take_command(draft, Command::Cancel { reason }, now) {
-                    None => unknown(execution).into(),
-                    Some(Ok(()) | Err(Refusal::Ending)) => {
-                        draft.decide(now, &self.rules());
-                        let resident = draft.resident.as_ref().expect("it was cancelled");
-                        Response::ok(Reply::Cancelled(self.view(&resident.definition, &resident.state)))
-                    }
-                    Some(Err(_)) => {
-                        let resident = draft.resident.as_ref().expect("it refused");
-                        let status = resident.state.status();
-                        if status == Status::Cancelled {
-                            // The same again, or another's: it is as was asked.
-                            Response::ok(Reply::Cancelled(self.view(&resident.definition, &resident.state)))
-                        } else {
-                            let message = format!("execution {execution} has ended: it is {}", status.as_str());
-                            ApiError::new(ErrorCode::ExecutionFinished, message).into()
-                        }
-                    }
-                };
+            Work::Ask { request, ask } => {
+                let response = self.take_ask(execution, draft, ask, now);
                 draft.answers.push((request, response));
             }
             Work::Result { request, index, token, outcome } => {
@@ -257,7 +253,12 @@ impl<M: Mutants> Node<M> {
     }
 
     /// Admits a command; `None` where there is no such execution.
-    fn take_command(&self, draft: &mut Draft, command: Command, now: ClusterMs) -> Option<Result<(), Refusal>> {
+    pub(super) fn take_command(
+        &self,
+        draft: &mut Draft,
+        command: Command,
+        now: ClusterMs,
+    ) -> Option<Result<(), Refusal>> {
         let resident = draft.resident.as_ref()?;
         let event = match admit(&resident.definition, &resident.state, &command, now) {
             Ok(event) => event,
@@ -473,12 +474,8 @@ impl<M: Mutants> Node<M> {
 
 /// The contract of the task that a unit runs.
 pub(crate) fn contract_of(definition: &Definition, unit: &UnitKey) -> Option<Contract> {
-    match &definition.step(unit.as_str())?.kind {
-        StepKind::Task(task) => {
-            Some(Contract { task_name: task.task.clone(), contract_version: task.contract_version.clone() })
-        }
-        StepKind::Compute(_) | StepKind::Sleep(_) => None,
-    }
+    let task = definition.task_of(unit)?;
+    Some(Contract { task_name: task.task.clone(), contract_version: task.contract_version.clone() })
 }
 
 /// Rows of `orbit_tasks` follow the state: there is a row for each scheduled attempt, and no other. Each change of a row
@@ -535,7 +532,7 @@ fn wake_of(resident: &Resident, parks: bool, now: ClusterMs) -> (Wake, bool) {
     }
 }
 
-fn unknown(execution: &ExecutionId) -> ApiError {
+pub(super) fn unknown(execution: &ExecutionId) -> ApiError {
     ApiError::new(ErrorCode::UnknownExecution, format!("there is no execution {execution}"))
 }
 
@@ -546,7 +543,7 @@ fn refuse_broken(draft: &mut Draft, work: Work, reason: &str) {
         ApiError::new(ErrorCode::Internal, message)
     };
     match work {
-        Work::Start { request, .. } | Work::Cancel { request, .. } => draft.answers.push((request, error().into())),
+        Work::Start { request, .. } | Work::Ask { request, .. } => draft.answers.push((request, error().into())),
         Work::Result { request, index, token, .. } => {
             let outcome = ResultOutcome { token, outcome: Accepted::Refused, error: Some(error()) };
             draft.outcomes.push((request, index, outcome));

@@ -5,11 +5,13 @@
 //! * `lifecycle`: becoming the writer, recovering, the regular check, stopping.
 //! * `request`: requests about workflows and executions; `read`: those that are only read; `worker`: requests of workers;
 //!   `probe`: how the server is.
+//! * `ask`: what clients ask of a running execution: cancel, terminate, signals, updates, queries.
 //! * `slot`, `load`: executions in memory, how they come in and how they leave.
 //! * `draft`: what one execution wants written next; `commit`: the batch, and what follows from its outcome.
 //! * `trouble`: what the log says of a store that fails.
 //! * `claim`: tasks from the queue for waiting polls; `queue`: what waits in it, for people.
 
+mod ask;
 mod catalog;
 mod claim;
 mod commit;

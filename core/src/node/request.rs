@@ -8,6 +8,7 @@ use crate::definition::{Boundary, Checked, Definition, Problem, nearest};
 use crate::execution::event::{Json, memory_of};
 use crate::id::{CallKey, ExecutionId, Version, WorkflowName};
 use crate::mutant::Mutants;
+use crate::node::ask::Ask;
 use crate::node::slot::{Body, Slot, Work};
 use crate::store::append::Status;
 use crate::store::outcome::Failure;
@@ -28,7 +29,7 @@ pub(crate) struct OpenRequest {
 /// What an open request waits for.
 #[derive(Debug)]
 pub(crate) enum Open {
-    /// The start or cancel of this execution.
+    /// The start of an execution, or what is asked of it.
     Write,
     /// A definition.
     Deploy,
@@ -95,11 +96,11 @@ impl<M: Mutants> Node<M> {
                 self.get_history(id, execution, after, limit, max_bytes);
             }
             Request::Wait { execution, timeout } => self.wait(id, execution, timeout),
-            Request::Cancel { execution, reason } => {
-                if self.open_write(id, Open::Write) {
-                    self.enqueue(&execution, Work::Cancel { request: id, reason });
-                }
-            }
+            Request::Cancel { execution, reason } => self.ask(id, &execution, Ask::Cancel { reason }),
+            Request::Terminate { execution, reason } => self.ask(id, &execution, Ask::Terminate { reason }),
+            Request::Signal { execution, signal } => self.ask(id, &execution, Ask::Signal(signal)),
+            Request::Update { execution, update } => self.ask(id, &execution, Ask::Update(update)),
+            Request::Query { execution, name } => self.ask(id, &execution, Ask::Query(name)),
             Request::Register(register) => self.register(id, register),
             Request::Poll(poll) => self.poll(id, poll),
             Request::Heartbeat { session, holding } => self.heartbeat(id, session, holding),

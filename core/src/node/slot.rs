@@ -7,6 +7,7 @@ use crate::execution::State;
 use crate::execution::event::memory_of;
 use crate::id::{Epoch, SessionId, TaskId, Token};
 use crate::node::RequestId;
+use crate::node::ask::Ask;
 use crate::store::append::{TaskState, Wake};
 use crate::store::statement::ClaimedTask;
 use crate::time::ClusterMs;
@@ -61,8 +62,8 @@ pub(crate) struct Resident {
 pub(crate) enum Work {
     /// Start it; or say what is wrong with the input, where there is none of that id yet.
     Start { request: RequestId, start: Box<Start>, definition: Arc<Definition>, misfit: Option<Box<ApiError>> },
-    /// Cancel it.
-    Cancel { request: RequestId, reason: Option<String> },
+    /// What a client asks of it.
+    Ask { request: RequestId, ask: Ask },
     /// A worker's result: the `index`th of its request.
     Result { request: RequestId, index: usize, token: Token, outcome: TaskOutcome },
     /// Hand a claimed task to a session's poll.
@@ -87,7 +88,7 @@ impl Work {
     /// The request that waits for it.
     pub fn request(&self) -> Option<RequestId> {
         match self {
-            Work::Start { request, .. } | Work::Cancel { request, .. } | Work::Result { request, .. } => Some(*request),
+            Work::Start { request, .. } | Work::Ask { request, .. } | Work::Result { request, .. } => Some(*request),
             Work::Dispatch { .. } | Work::Uncertain { .. } | Work::Wake | Work::Park => None,
         }
     }
@@ -98,7 +99,7 @@ impl Work {
     pub fn bytes(&self) -> u64 {
         match self {
             Work::Start { start, .. } => memory_of(&start.input),
-            Work::Cancel { reason, .. } => reason.as_ref().map_or(0, String::len) as u64,
+            Work::Ask { ask, .. } => ask.bytes(),
             Work::Result { outcome, .. } => outcome.memory(),
             Work::Dispatch { .. } | Work::Uncertain { .. } | Work::Wake | Work::Park => 0,
         }

@@ -25,7 +25,7 @@ pub(crate) fn of_state(state: &State, waiting: Vec<Waiting>) -> ExecutionView {
     let (output, error) = match state.end() {
         Some(End::Completed { output }) => (Some(output.clone()), None),
         Some(End::Failed { error }) => (None, Some(error.clone())),
-        Some(End::Cancelled { .. }) | None => (None, None),
+        Some(End::Cancelled { .. } | End::TimedOut | End::Terminated { .. }) | None => (None, None),
     };
     ExecutionView {
         item: item(state.identity.execution_id.clone(), state.summary()),
@@ -63,7 +63,7 @@ pub(crate) fn quarantined(row: SummaryRow, reason: &str) -> ExecutionView {
 
 /// Whether a row tells less of its execution than its history does: what it waits for, and why it was cancelled.
 pub(crate) fn falls_short(row: &SummaryRow) -> bool {
-    !row.summary.status.is_terminal() || row.summary.status == Status::Cancelled
+    !row.summary.status.is_terminal() || matches!(row.summary.status, Status::Cancelled | Status::Terminated)
 }
 
 /// An execution by its row alone.
@@ -75,8 +75,8 @@ pub(crate) fn of_row(row: SummaryRow) -> Result<ExecutionView, DecodeError> {
         _ => return Err(DecodeError::Json("the first event is not WorkflowCreated".into())),
     };
     let (output, error): (Option<Json>, Option<TaskError>) = match last.event {
-        Event::WorkflowCompleted { output } => (Some(output), None),
-        Event::WorkflowFailed { error } => (None, Some(error)),
+        Event::WorkflowCompleted { output, .. } => (Some(output), None),
+        Event::WorkflowFailed { error, .. } => (None, Some(error)),
         _ => (None, None),
     };
     // The row is written when the status changes; its history knows of what came since.

@@ -7,7 +7,6 @@ use crate::api::request::{Contract, Poll, Register, ReportForm, TaskResult};
 use crate::api::response::{
     Accepted, Assignment, Cancels, Polled, Registered, Reply, Response, ResultOutcome, WorkerView, Workers,
 };
-use crate::definition::StepKind;
 use crate::execution::event::Json;
 use crate::execution::state::UnitStatus;
 use crate::id::{SessionId, StepId, Token};
@@ -191,8 +190,7 @@ impl<M: Mutants> Node<M> {
         if *current != token.id {
             return None;
         }
-        let step = resident.definition.step(delivery.unit.as_str())?;
-        let StepKind::Task(task) = &step.kind else { return None };
+        let task = resident.definition.task_of(&delivery.unit)?;
         Some(Assignment {
             token: token.clone(),
             execution_id: token.execution.clone(),

@@ -137,12 +137,21 @@ pub enum Status {
     Completed,
     Failed,
     Cancelled,
+    TimedOut,
+    Terminated,
 }
 
 impl Status {
     /// Every status, in the order of the enum.
-    pub const ALL: [Status; 5] =
-        [Status::Running, Status::Quarantined, Status::Completed, Status::Failed, Status::Cancelled];
+    pub const ALL: [Status; 7] = [
+        Status::Running,
+        Status::Quarantined,
+        Status::Completed,
+        Status::Failed,
+        Status::Cancelled,
+        Status::TimedOut,
+        Status::Terminated,
+    ];
 
     /// The text that the API and the store use.
     pub fn as_str(self) -> &'static str {
@@ -152,6 +161,8 @@ impl Status {
             Status::Completed => "completed",
             Status::Failed => "failed",
             Status::Cancelled => "cancelled",
+            Status::TimedOut => "timed_out",
+            Status::Terminated => "terminated",
         }
     }
 
@@ -162,7 +173,7 @@ impl Status {
 
     /// Whether the execution has ended.
     pub fn is_terminal(self) -> bool {
-        matches!(self, Status::Completed | Status::Failed | Status::Cancelled)
+        !matches!(self, Status::Running | Status::Quarantined)
     }
 }
 

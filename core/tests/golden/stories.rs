@@ -119,9 +119,11 @@ impl Teller {
                 self.refuse_output.map(|message| Command::RefuseOutput { message: message.into() })
             }
             Event::StepScheduled { step, .. } => match self.refuse_input {
-                Some((refused, max)) if refused == step.as_str() => {
-                    Some(Command::PayloadTooLarge { what: format!("the input of {step}"), max })
-                }
+                Some((refused, max)) if refused == step.as_str() => Some(Command::PayloadTooLarge {
+                    unit: Some(step.clone()),
+                    what: format!("the input of {step}"),
+                    max,
+                }),
                 _ => None,
             },
             _ => None,

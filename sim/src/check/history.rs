@@ -8,7 +8,7 @@ use crate::coverage::{Coverage, Mark};
 use crate::schema;
 use crate::store::{Change, ModelStore};
 use orbit_core::api::request::TaskOutcome;
-use orbit_core::definition::{Definition, StepKind};
+use orbit_core::definition::{Definition, UnitPath};
 use orbit_core::execution::event::{Event, Json, Recorded, codes};
 use orbit_core::id::{ExecutionId, Seq, SessionId, Token, UnitKey};
 use orbit_core::store::append::{Group, Member, OwnerChange, Status, TaskChange, Wake};
@@ -324,11 +324,7 @@ impl Tracked {
                 marks.hit(Mark::Uncertain);
             }
             Event::RetryScheduled { step, next_attempt, fire_at_ms, .. } => {
-                let definition = self.definition.step(step.as_str());
-                let max = match definition.map(|s| &s.kind) {
-                    Some(StepKind::Task(task)) => task.retry.max_attempts,
-                    _ => 0,
-                };
+                let max = self.definition.task_of(step).map_or(0, |task| task.retry.max_attempts);
                 ensure!(*next_attempt <= max, CHECK, "{at}: attempt {next_attempt} of {step}, which has {max}");
                 self.waiting.insert(step.clone(), *fire_at_ms);
                 marks.hit(Mark::RetryScheduled);
@@ -365,7 +361,7 @@ impl Tracked {
                     marks.hit(Mark::CancelInFlight);
                 }
             }
-            Event::WorkflowCompleted { output } => {
+            Event::WorkflowCompleted { output, .. } => {
                 if let Some(Err(wrong)) = self.definition.output_schema.as_ref().map(|s| schema::matches(s, output)) {
                     return Err(Violation::safety(
                         CHECK,
@@ -383,11 +379,29 @@ impl Tracked {
                 self.ended = Some(Status::Failed);
                 marks.hit(Mark::ExecutionFailed);
             }
-            Event::WorkflowCancelled => {
+            Event::WorkflowCancelled { .. } => {
                 ensure!(self.cancelled, CHECK, "{at}: cancelled, though nobody asked for it");
                 self.ended = Some(Status::Cancelled);
                 marks.hit(Mark::ExecutionCancelled);
             }
+            Event::WorkflowTimedOut { .. } => self.ended = Some(Status::TimedOut),
+            Event::WorkflowTerminated { .. } => self.ended = Some(Status::Terminated),
+            Event::TerminateRequested { .. } => self.cancelled = true,
+            Event::StepFanOut { step, .. } | Event::SignalAwaited { step, .. } => self.may_begin(at, step)?,
+            Event::StepFanIn { step } | Event::SignalConsumed { step, .. } => {
+                ensure!(self.succeeded.insert(step.clone()), CHECK, "{at}: {step} succeeded a second time");
+                self.settle(at, step)?;
+            }
+            Event::SignalReceived { .. }
+            | Event::UpdateAccepted { .. }
+            | Event::HandlerStarted { .. }
+            | Event::HandlerCompleted { .. }
+            | Event::HandlerFailed { .. }
+            | Event::ResultFailed { .. }
+            | Event::WorkflowTimeoutReached
+            | Event::CompensationStarted { .. }
+            | Event::CompensationCompleted
+            | Event::CompensationFailed { .. } => {}
         }
         Ok(())
     }
@@ -409,11 +423,10 @@ impl Tracked {
                 return Err(Violation::safety(CHECK, format!("{id} ended: {ended:?}, but its owner row: {owner:?}")));
             }
         };
-        let timeouts =
-            self.queued.iter().filter_map(|(unit, (_, since))| match &self.definition.step(unit.as_str())?.kind {
-                StepKind::Task(task) => task.queue_timeout.map(|limit| *since + limit),
-                StepKind::Compute(_) | StepKind::Sleep(_) => None,
-            });
+        let timeouts = self
+            .queued
+            .iter()
+            .filter_map(|(unit, (_, since))| self.definition.task_of(unit)?.queue_timeout.map(|limit| *since + limit));
         let wants = self.waiting.values().copied().chain(timeouts).min();
         let in_time = match (wake, wants) {
             (Wake::Hot, _) | (_, None) => true,
@@ -425,12 +438,20 @@ impl Tracked {
     }
 
     fn may_begin(&self, at: &str, unit: &UnitKey) -> Checked {
-        let Some(step) = self.definition.step(unit.as_str()) else {
+        let Some(step) = self.definition.step_of(unit) else {
             return Err(Violation::safety(CHECK, format!("{at}: the definition has no step {unit}")));
         };
         ensure!(!self.settled.contains(unit), CHECK, "{at}: {unit} has ended already");
+        let path = UnitPath::parse(unit);
+        if path.compensates {
+            return Ok(());
+        }
         for before in &step.after {
-            ensure!(self.settled.contains(before.as_str()), CHECK, "{at}: {unit} began before {before} ended");
+            let before = match path.handler {
+                None => UnitKey::new(before.as_str()),
+                Some(handler) => UnitKey::new(format!("{handler}/{before}")),
+            };
+            ensure!(self.settled.contains(&before), CHECK, "{at}: {unit} began before {before} ended");
         }
         Ok(())
     }

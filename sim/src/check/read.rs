@@ -36,7 +36,8 @@ impl ReadCheck {
     pub fn on_answer(&mut self, answer: &Answer<'_>, histories: &HistoryCheck, marks: &mut Coverage) -> Checked {
         match (&*answer.exchange.request, &answer.response.reply) {
             (Request::GetExecution(id) | Request::Wait { execution: id, .. }, Reply::Execution(view))
-            | (Request::Cancel { execution: id, .. }, Reply::Cancelled(view)) => {
+            | (Request::Cancel { execution: id, .. }, Reply::Cancelled(view))
+            | (Request::Terminate { execution: id, .. }, Reply::Terminated(view)) => {
                 ensure!(view.item.execution_id == *id, CHECK, "{} is shown for {id}", view.item.execution_id);
                 self.on_view(view, answer, histories)?;
                 if matches!(&*answer.exchange.request, Request::Wait { .. }) && view.item.status.is_terminal() {
@@ -87,10 +88,10 @@ impl ReadCheck {
         let at_end = tracked.ended.is_some() && view.last_seq == tracked.last();
         ensure!(status.is_terminal() == at_end, CHECK, "{id} is shown as {status:?} at {}", view.last_seq);
         match tracked.terminal() {
-            Some(Event::WorkflowCompleted { output }) if at_end => {
+            Some(Event::WorkflowCompleted { output, .. }) if at_end => {
                 ensure!(view.output.as_ref() == Some(output), CHECK, "{id} is shown with {:?}", view.output);
             }
-            Some(Event::WorkflowFailed { error }) if at_end => {
+            Some(Event::WorkflowFailed { error, .. }) if at_end => {
                 ensure!(view.error.as_ref() == Some(error), CHECK, "{id} is shown with {:?}", view.error);
             }
             _ => ensure!(view.output.is_none(), CHECK, "{id} is shown with an output, which it has not"),
@@ -153,7 +154,11 @@ pub fn named(request: &Request) -> Option<&ExecutionId> {
         Request::GetExecution(id)
         | Request::Wait { execution: id, .. }
         | Request::GetHistory { execution: id, .. }
-        | Request::Cancel { execution: id, .. } => Some(id),
+        | Request::Cancel { execution: id, .. }
+        | Request::Terminate { execution: id, .. }
+        | Request::Signal { execution: id, .. }
+        | Request::Update { execution: id, .. }
+        | Request::Query { execution: id, .. } => Some(id),
         _ => None,
     }
 }

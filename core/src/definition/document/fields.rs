@@ -1,7 +1,7 @@
 //! Reading the fields of an object, and the kinds of value that fields have.
 
 use super::{Problems, join, problems_of_template};
-use crate::definition::expression::kind;
+use crate::definition::expression::{LocalName, kind};
 use crate::definition::nearest::did_you_mean;
 use crate::definition::{Template, parse_duration, whole_number};
 use serde_json::{Map, Value};
@@ -54,6 +54,11 @@ impl<'d> Fields<'d> {
     /// A field and its path, if it is there.
     pub(super) fn get(&self, field: &str) -> Option<(String, &'d Value)> {
         Some((join(&self.path, field), self.object.get(field)?))
+    }
+
+    /// Every field, with its path.
+    pub(super) fn all(&self) -> impl Iterator<Item = (String, &'d String, &'d Value)> {
+        self.object.iter().map(|(field, value)| (join(&self.path, field), field, value))
     }
 
     /// Whether a field is there.
@@ -121,7 +126,27 @@ pub(super) const TASK: Alphabet = Alphabet {
     rule: "begins with a letter and goes on with letters, digits and `_ . : / -`, at most 128 characters",
 };
 
+pub(super) const SIGNAL: Alphabet = Alphabet { what: "the name of a signal", max: MAX_STEP_ID_BYTES, ..SIGNAL_LIKE };
+
+pub(super) const UPDATE: Alphabet = Alphabet { what: "the name of an update", ..SIGNAL_LIKE };
+
+pub(super) const QUERY: Alphabet = Alphabet { what: "the name of a query", ..SIGNAL_LIKE };
+
+/// They stand in paths of requests, and in keys of histories.
+const SIGNAL_LIKE: Alphabet = Alphabet {
+    what: "a name",
+    first: letter,
+    rest: |c| letter_or_digit(c) || "_.-".contains(c),
+    max: MAX_STEP_ID_BYTES,
+    rule: "begins with a letter and goes on with letters, digits and `_ . -`, at most 64 characters",
+};
+
 impl Alphabet {
+    /// The name that is the key of a field, if it is one.
+    pub(super) fn key(&self, path: &str, key: &str, problems: &mut Problems) -> Option<String> {
+        self.read(path.to_owned(), &Value::from(key), problems)
+    }
+
     /// The name, if it is one.
     pub(super) fn read(&self, path: String, value: &Value, problems: &mut Problems) -> Option<String> {
         let text = text(path.clone(), value, problems)?;
@@ -155,14 +180,44 @@ pub(super) fn text(path: String, value: &Value, problems: &mut Problems) -> Opti
     }
 }
 
+/// The names that expressions see in a place, besides those that they see everywhere.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sees([bool; LocalName::ALL.len()]);
+
+impl Sees {
+    /// With these as well.
+    pub(super) fn and(self, names: &[LocalName]) -> Sees {
+        let mut sees = self;
+        names.iter().for_each(|name| sees.0[*name as usize] = true);
+        sees
+    }
+
+    /// Whether this name is seen.
+    pub(super) fn has(self, name: LocalName) -> bool {
+        self.0[name as usize]
+    }
+}
+
 /// A value with expressions in it.
-pub(super) fn template(path: String, value: &Value, problems: &mut Problems) -> Option<Template> {
-    problems_of_template(&path, value, problems)
+pub(super) fn template(path: String, value: &Value, sees: Sees, problems: &mut Problems) -> Option<Template> {
+    problems_of_template(&path, value, sees, problems)
+}
+
+/// A list, or one expression that gives one.
+pub(super) fn list(path: String, value: &Value, sees: Sees, problems: &mut Problems) -> Option<Template> {
+    let template = problems_of_template(&path, value, sees, problems)?;
+    if template.is_one_expression() || value.is_array() {
+        return Some(template);
+    }
+    problems.add(path, format!("must be a list, or one expression that gives a list, not {}", kind(value)), || {
+        "write `${ … }`, such as `${ input.lines }`".into()
+    });
+    None
 }
 
 /// A condition: one expression, or a constant true or false.
-pub(super) fn condition(path: String, value: &Value, problems: &mut Problems) -> Option<Template> {
-    let template = problems_of_template(&path, value, problems)?;
+pub(super) fn condition(path: String, value: &Value, sees: Sees, problems: &mut Problems) -> Option<Template> {
+    let template = problems_of_template(&path, value, sees, problems)?;
     if template.is_one_expression() || value.is_boolean() {
         return Some(template);
     }
@@ -174,12 +229,12 @@ pub(super) fn condition(path: String, value: &Value, problems: &mut Problems) ->
 }
 
 /// What a sleep waits for: a duration, or expressions that give one.
-pub(super) fn pause(path: String, value: &Value, problems: &mut Problems) -> Option<Template> {
+pub(super) fn pause(path: String, value: &Value, sees: Sees, problems: &mut Problems) -> Option<Template> {
     if !value.is_string() {
         duration(path, value, problems);
         return None;
     }
-    let template = problems_of_template(&path, value, problems)?;
+    let template = problems_of_template(&path, value, sees, problems)?;
     match template.constant() {
         None => Some(template),
         Some(constant) => duration(path, constant, problems).map(|_| template),

@@ -7,12 +7,16 @@
 
 mod fields;
 mod graph;
+mod places;
+mod retry;
+mod signals;
 mod steps;
 #[cfg(test)]
 mod tests;
 
 pub use fields::{MAX_NAME_BYTES, MAX_STEP_ID_BYTES, MAX_VERSION_BYTES};
-pub use steps::MAX_ATTEMPTS;
+pub use retry::MAX_ATTEMPTS;
+pub use steps::MAX_PARALLEL;
 
 use super::expression::{Located, push_pointer};
 use super::hash::hash;
@@ -20,9 +24,10 @@ use super::keywords::unknown_keywords;
 use super::problem::{Problem, Spot};
 use super::schema::{AnySchema, SchemaCheck};
 use super::{Definition, MAX_DEPTH, Template};
-use crate::id::{DefinitionHash, Version, WorkflowName};
-use fields::{Fields, NAME, VERSION};
+use crate::id::{DefinitionHash, SignalName, Version, WorkflowName};
+use fields::{Fields, NAME, Sees, VERSION};
 use serde_json::Value;
+use steps::Block;
 
 /// Steps of one definition.
 pub const MAX_STEPS: usize = 10_000;
@@ -30,9 +35,20 @@ pub const MAX_STEPS: usize = 10_000;
 pub const MAX_PROBLEMS: usize = 100;
 
 /// Fields of a definition.
-pub(super) const FIELDS: &[&str] = &["name", "version", "description", "input", "output", "steps", "result"];
-/// Fields of a definition in later versions of Orbit.
-const LATER_FIELDS: &[&str] = &["timeout", "signals", "queries", "on"];
+pub(super) const FIELDS: &[&str] = &[
+    "name",
+    "version",
+    "description",
+    "input",
+    "output",
+    "timeout",
+    "signals",
+    "updates",
+    "queries",
+    "steps",
+    "on",
+    "result",
+];
 
 /// Problems as they are found. Past [`MAX_PROBLEMS`] they are only counted.
 #[derive(Debug, Default)]
@@ -112,7 +128,7 @@ fn read(document: &Value, schemas: &dyn SchemaCheck, problems: &mut Problems) ->
         return None;
     }
     let fields = Fields::new(document, "", "a definition", problems)?;
-    fields.known(FIELDS, LATER_FIELDS, problems);
+    fields.known(FIELDS, &[], problems);
 
     let name = fields.required("name", "the workflow's name", problems);
     let name = name.and_then(|(path, value)| NAME.read(path, value, problems));
@@ -121,10 +137,35 @@ fn read(document: &Value, schemas: &dyn SchemaCheck, problems: &mut Problems) ->
     let description = fields.get("description").and_then(|(path, value)| fields::text(path, value, problems));
     let input_schema = fields.get("input").and_then(|(path, value)| schema(path, value, schemas, problems));
     let output_schema = fields.get("output").and_then(|(path, value)| schema(path, value, schemas, problems));
-    let result = fields.get("result").and_then(|(path, value)| fields::template(path, value, problems));
-    let steps = fields
-        .required("steps", "the list of steps", problems)
-        .and_then(|(path, value)| steps::read(&path, value, result.as_ref(), problems));
+    let result =
+        fields.get("result").and_then(|(path, value)| fields::template(path, value, Sees::default(), problems));
+    let timeout = fields.get("timeout").and_then(|(path, value)| fields::limit(path, value, problems));
+    let signals = signals::read_signals(&fields, schemas, problems);
+    let updates = signals::read_updates(&fields, signals.as_ref(), schemas, problems);
+    let declared: Option<Vec<SignalName>> = match (&signals, &updates) {
+        (Some(signals), Some(updates)) => Some(signals.keys().chain(updates.keys()).cloned().collect()),
+        _ => None,
+    };
+    let handled = signals::handled(&fields);
+    let steps = fields.required("steps", "the list of steps", problems).map(|(path, value)| {
+        let block = Block {
+            path,
+            what: "a workflow",
+            handler: false,
+            sees: Sees::default(),
+            outer: &[],
+            signals: declared.as_deref(),
+            handled: &handled,
+            result: result.as_ref(),
+        };
+        block.read(value, problems)
+    });
+    let (steps, ids) = steps.map_or((None, Vec::new()), |read| (read.steps, read.ids));
+    let on = signals::read_handlers(&fields, declared.as_deref(), &ids, problems);
+    let queries = signals::read_queries(&fields, &ids, problems);
+    if let Some(updates) = &updates {
+        signals::check_updates(updates, &ids, problems);
+    }
 
     let mut definition = Definition {
         name: WorkflowName::new(name?),
@@ -132,6 +173,11 @@ fn read(document: &Value, schemas: &dyn SchemaCheck, problems: &mut Problems) ->
         description,
         input_schema,
         output_schema,
+        timeout,
+        signals: signals?,
+        updates: updates?,
+        queries: queries?,
+        on: on?,
         steps: steps?,
         result,
         hash: DefinitionHash::new(""),
@@ -185,9 +231,17 @@ fn deeper_than(value: &Value, limit: usize) -> bool {
 }
 
 /// A template of a document, read with its expressions' problems.
-fn problems_of_template(path: &str, value: &Value, problems: &mut Problems) -> Option<Template> {
+fn problems_of_template(path: &str, value: &Value, sees: Sees, problems: &mut Problems) -> Option<Template> {
     match Template::check(value) {
-        Ok(template) => Some(template),
+        Ok(template) => {
+            let mut right = true;
+            for (name, spot) in template.locals().iter().filter(|(name, _)| !sees.has(**name)) {
+                right = false;
+                let message = format!("`{}` is not there in this place", name.as_str());
+                problems.add(spot.under(path), message, || format!("it is there {} alone", name.place()));
+            }
+            right.then_some(template)
+        }
         Err(errors) => {
             for Located { spot, error } in errors {
                 // The part after the last `; ` of a message says what would be right.

@@ -1,90 +1,109 @@
-//! Reading the steps.
+//! Reading a list of steps: those of the workflow, or of a handler.
 
-use super::fields::{self, Fields, STEP_ID, TASK, VERSION};
-use super::graph::{self, Place};
-use super::{MAX_STEPS, Problems, join};
-use crate::definition::expression::kind;
+use super::fields::{self, Fields, SIGNAL, STEP_ID, Sees, TASK, VERSION};
+use super::graph;
+use super::places::{places, read_after};
+use super::{MAX_STEPS, Problems, join, retry};
+use crate::definition::expression::{LocalName, kind};
 use crate::definition::nearest::did_you_mean;
-use crate::definition::{Jitter, RetryPolicy, Step, StepKind, TaskStep, Template};
-use crate::id::{ContractVersion, StepId, TaskName};
+use crate::definition::{AwaitStep, ForStep, RetryPolicy, Step, StepKind, TaskStep, Template};
+use crate::id::{ContractVersion, SignalName, StepId, TaskName};
 use serde_json::Value;
-use std::time::Duration;
 
-/// Attempts that a retry policy may allow.
-pub const MAX_ATTEMPTS: u32 = 10_000;
-/// How fast a delay may grow.
-const MAX_FACTOR: f64 = 1000.0;
+/// Items of a `for` step that are under way at the same time, where it does not say.
+const PARALLEL: u32 = 10;
+/// How many it may allow.
+pub const MAX_PARALLEL: u32 = 1_000;
 
 /// Kinds of step: exactly one of these fields says what a step does.
-const KINDS: [&str; 3] = ["task", "compute", "sleep"];
-/// Fields of a step.
-const FIELDS: &[&str] = &[
-    "id",
-    "description",
-    "task",
-    "compute",
-    "sleep",
-    "contract_version",
-    "input",
-    "when",
-    "after",
-    "retry",
-    "timeout",
-    "queue_timeout",
+const KINDS: &[&str] = &["task", "compute", "sleep", "await", "for"];
+/// Those of the steps of handlers.
+const HANDLER_KINDS: &[&str] = &["task", "compute", "sleep", "for"];
+/// Those of what a `for` step does with each item.
+const EACH_KINDS: &[&str] = &["task", "compute"];
+/// Fields of every step.
+const COMMON_FIELDS: &[&str] = &["id", "description", "when", "after"];
+/// Fields that only some kinds of step have.
+const KIND_FIELDS: &[(&str, &[&str])] = &[
+    ("contract_version", &["task"]),
+    ("input", &["task"]),
+    ("retry", &["task"]),
+    ("timeout", &["task", "await"]),
+    ("queue_timeout", &["task"]),
+    ("otherwise", &["await"]),
+    ("do", &["for"]),
+    ("parallel", &["for"]),
+    ("compensate", &["task", "for"]),
 ];
-/// Fields that only steps with a task have.
-const TASK_FIELDS: [&str; 5] = ["contract_version", "input", "retry", "timeout", "queue_timeout"];
+/// Fields of a task.
+const TASK_FIELDS: &[&str] = &["task", "contract_version", "input", "retry", "timeout", "queue_timeout"];
 /// Kinds of step in later versions of Orbit.
-const LATER_KINDS: [&str; 6] = ["http", "workflow", "await", "approval", "for", "continue_as_new"];
-/// Kinds and fields of steps in later versions of Orbit.
-const LATER_FIELDS: &[&str] = &["http", "workflow", "await", "approval", "for", "continue_as_new", "compensate"];
-const RETRY_FIELDS: &[&str] = &["max_attempts", "initial", "factor", "max", "jitter", "non_retryable"];
+const LATER_KINDS: &[&str] = &["http", "workflow", "approval", "continue_as_new"];
 
-/// The steps of a definition, complete if no problem was found.
-pub(super) fn read(path: &str, value: &Value, result: Option<&Template>, problems: &mut Problems) -> Option<Vec<Step>> {
-    let Value::Array(items) = value else {
-        problems.add(path, format!("must be a list of steps, not {}", kind(value)), || "write `- id: …` lines".into());
-        return None;
-    };
-    if items.is_empty() {
-        problems.add(path, "a workflow needs at least one step", || {
-            "add one, such as `{id: greet, task: mail.send}`".into()
-        });
-        return None;
-    }
-    if items.len() > MAX_STEPS {
-        problems.add(path, format!("a definition has at most {MAX_STEPS} steps; this one has {}", items.len()), || {
-            "split the workflow".into()
-        });
-        return None;
-    }
-    let drafts: Vec<Draft> = items
-        .iter()
-        .enumerate()
-        .map(|(index, item)| Draft::read(join(path, &index.to_string()), item, problems))
-        .collect();
-    let places = places(&drafts, problems);
-    graph::check(&places, result, problems);
-    let after: Vec<Vec<StepId>> = places.into_iter().map(|p| p.after.into_iter().map(|(id, _)| id).collect()).collect();
-    drafts.into_iter().zip(after).map(|(draft, after)| draft.into_step(after)).collect()
+/// Where a list of steps stands, and so what it may hold.
+pub(super) struct Block<'b> {
+    pub path: String,
+    /// What is read here, for people: `a workflow`, `a handler`.
+    pub what: &'static str,
+    pub handler: bool,
+    /// The names that expressions see besides those that they see everywhere.
+    pub sees: Sees,
+    /// The steps of the workflow, which those of handlers may read.
+    pub outer: &'b [StepId],
+    /// Signals and updates that can be awaited; none where they could not be read.
+    pub signals: Option<&'b [SignalName]>,
+    /// Those that a handler takes.
+    pub handled: &'b [SignalName],
+    pub result: Option<&'b Template>,
 }
 
-/// A step as far as it could be read.
-struct Draft {
-    path: String,
-    id: Option<StepId>,
-    /// As written.
-    after: Option<Vec<(String, StepId)>>,
-    /// `after` was written, and could not be read.
-    unsure: bool,
-    when: Option<Template>,
-    kind: Option<StepKind>,
-    /// The templates with their paths.
-    templates: Vec<(String, Template)>,
+/// What was read of a list of steps.
+pub(super) struct Steps {
+    /// All of them, if no problem was found.
+    pub steps: Option<Vec<Step>>,
+    /// The ids that could be read.
+    pub ids: Vec<StepId>,
 }
 
-impl Draft {
-    fn read(path: String, value: &Value, problems: &mut Problems) -> Draft {
+impl Steps {
+    fn none() -> Steps {
+        Steps { steps: None, ids: Vec::new() }
+    }
+}
+
+impl Block<'_> {
+    /// The steps, complete if no problem was found.
+    pub(super) fn read(&self, value: &Value, problems: &mut Problems) -> Steps {
+        let (path, what) = (&self.path, self.what);
+        let Value::Array(items) = value else {
+            problems
+                .add(path, format!("must be a list of steps, not {}", kind(value)), || "write `- id: …` lines".into());
+            return Steps::none();
+        };
+        if items.is_empty() {
+            problems.add(path, format!("{what} needs at least one step"), || {
+                "add one, such as `{id: greet, task: mail.send}`".into()
+            });
+            return Steps::none();
+        }
+        if items.len() > MAX_STEPS {
+            let message = format!("{what} has at most {MAX_STEPS} steps; this one has {}", items.len());
+            problems.add(path, message, || "split the workflow".into());
+            return Steps::none();
+        }
+        let drafts: Vec<Draft> = items
+            .iter()
+            .enumerate()
+            .map(|(index, item)| self.draft(join(path, &index.to_string()), item, problems))
+            .collect();
+        let places = places(&drafts, self.outer, problems);
+        graph::check(&places, self.result, problems);
+        let ids = drafts.iter().filter_map(|draft| draft.id.clone()).collect();
+        let after = places.into_iter().map(|p| p.after.into_iter().map(|(id, _)| id).collect());
+        Steps { steps: drafts.into_iter().zip(after).map(|(draft, after)| draft.into_step(after)).collect(), ids }
+    }
+
+    fn draft(&self, path: String, value: &Value, problems: &mut Problems) -> Draft {
         let mut draft = Draft {
             path: path.clone(),
             id: None,
@@ -92,10 +111,13 @@ impl Draft {
             unsure: false,
             when: None,
             kind: None,
-            templates: Vec::new(),
+            compensate: None,
+            reads: Vec::new(),
         };
         let Some(fields) = Fields::new(value, &path, "a step", problems) else { return draft };
-        fields.known(FIELDS, LATER_FIELDS, problems);
+        let known: Vec<&str> =
+            COMMON_FIELDS.iter().chain(KINDS).copied().chain(KIND_FIELDS.iter().map(|(field, _)| *field)).collect();
+        fields.known(&known, LATER_KINDS, problems);
         draft.id = fields
             .required("id", "a name for the step, which others refer to", problems)
             .and_then(|(path, value)| STEP_ID.read(path, value, problems))
@@ -107,69 +129,68 @@ impl Draft {
         draft.unsure = fields.has("after") && draft.after.is_none();
         draft.when = fields
             .get("when")
-            .and_then(|(path, value)| draft.keep(&path, fields::condition(path.clone(), value, problems)));
-        draft.kind = draft.read_kind(&fields, problems);
+            .and_then(|(path, value)| draft.keep(&path, fields::condition(path.clone(), value, self.sees, problems)));
+        draft.kind = self.read_kind(&mut draft, &fields, problems);
+        draft.compensate = self.read_compensation(&mut draft, &fields, problems);
         draft
     }
 
-    /// Remembers a template for the check of what it reads.
-    fn keep(&mut self, path: &str, template: Option<Template>) -> Option<Template> {
-        self.templates.extend(template.clone().map(|t| (path.to_owned(), t)));
-        template
-    }
-
-    fn read_kind(&mut self, fields: &Fields<'_>, problems: &mut Problems) -> Option<StepKind> {
+    fn read_kind(&self, draft: &mut Draft, fields: &Fields<'_>, problems: &mut Problems) -> Option<StepKind> {
         if LATER_KINDS.iter().any(|field| fields.has(field)) {
             // Told already, as a field that is not supported.
             return None;
         }
-        let found: Vec<&str> = KINDS.into_iter().filter(|field| fields.has(field)).collect();
-        let &[field] = found.as_slice() else {
-            let message = match found.as_slice() {
-                [] => "a step needs something to do".to_owned(),
-                several => format!("a step does one thing; this one has `{}`", several.join("` and `")),
-            };
-            problems.add(self.path.clone(), message, || "give it one of `task`, `compute` and `sleep`".into());
+        let kinds = if self.handler { HANDLER_KINDS } else { KINDS };
+        let field = the_kind(&draft.path, "a step", KINDS, kinds, fields, problems)?;
+        if !kinds.contains(&field) {
+            problems.add(join(&draft.path, field), format!("`{field}` cannot stand in a handler"), || {
+                format!("steps of handlers are {}", listed(kinds))
+            });
             return None;
-        };
-        if field != "task" {
-            for misplaced in TASK_FIELDS.into_iter().filter(|f| fields.has(f)) {
-                problems.add(
-                    join(&self.path, misplaced),
-                    format!("`{misplaced}` is only for steps with a `task`"),
-                    || format!("remove it: a `{field}` step is done by the server itself"),
-                );
+        }
+        for (misplaced, of) in KIND_FIELDS {
+            if fields.has(misplaced) && !of.contains(&field) {
+                tell_misplaced(&draft.path, misplaced, of, field, problems);
             }
         }
         let (path, value) = fields.get(field)?;
         match field {
-            "task" => {
-                let task = TASK.read(path, value, problems).map(TaskName::new);
-                self.read_task(fields, task, problems).map(StepKind::Task)
-            }
+            "task" => self.read_task(draft, fields, self.sees, problems).map(StepKind::Task),
             "compute" => {
-                let template = fields::template(path.clone(), value, problems);
-                self.keep(&path, template).map(StepKind::Compute)
+                let template = fields::template(path.clone(), value, self.sees, problems);
+                draft.keep(&path, template).map(StepKind::Compute)
             }
-            _ => {
-                let template = fields::pause(path.clone(), value, problems);
-                self.keep(&path, template).map(StepKind::Sleep)
+            "sleep" => {
+                let template = fields::pause(path.clone(), value, self.sees, problems);
+                draft.keep(&path, template).map(StepKind::Sleep)
             }
+            "await" => self.read_await(draft, fields, problems).map(StepKind::Await),
+            _ => self.read_for(draft, fields, problems).map(StepKind::For),
         }
     }
 
-    fn read_task(&mut self, fields: &Fields<'_>, task: Option<TaskName>, problems: &mut Problems) -> Option<TaskStep> {
+    fn read_task(
+        &self,
+        draft: &mut Draft,
+        fields: &Fields<'_>,
+        sees: Sees,
+        problems: &mut Problems,
+    ) -> Option<TaskStep> {
+        let (path, value) = fields.get("task")?;
+        let task = TASK.read(path, value, problems).map(TaskName::new);
         let contract_version = match fields.get("contract_version") {
             Some((path, value)) => VERSION.read(path, value, problems),
             None => Some("1".to_owned()),
         };
         let input = match fields.get("input") {
-            Some((path, value)) => fields::template(path, value, problems),
+            Some((path, value)) => {
+                let template = fields::template(path.clone(), value, sees, problems);
+                draft.keep(&path, template)
+            }
             None => Template::new(&Value::Null).ok(),
         };
-        let input = self.keep(&join(&self.path, "input"), input);
         let retry = match fields.get("retry") {
-            Some((path, value)) => read_retry(&path, value, problems),
+            Some((path, value)) => retry::read(&path, value, problems),
             None => Some(RetryPolicy::once()),
         };
         let timeout = fields.get("timeout").and_then(|(path, value)| fields::limit(path, value, problems));
@@ -184,149 +205,168 @@ impl Draft {
         })
     }
 
+    fn read_await(&self, draft: &mut Draft, fields: &Fields<'_>, problems: &mut Problems) -> Option<AwaitStep> {
+        let (path, value) = fields.get("await")?;
+        let signal = SIGNAL.read(path.clone(), value, problems).map(SignalName::new);
+        if let (Some(signal), Some(declared)) = (&signal, self.signals) {
+            if !declared.contains(signal) {
+                problems.add(&path, format!("there is no signal or update `{signal}`"), || {
+                    let names = declared.iter().map(SignalName::as_str);
+                    did_you_mean(signal.as_str(), names, || format!("declare it: `signals: {{{signal}: {{}}}}`"))
+                });
+            }
+            if self.handled.contains(signal) {
+                let message = format!("`{signal}` is taken by its handler in `on.event`, and never comes here");
+                problems.add(&path, message, || "await another signal, or remove the handler".into());
+            }
+        }
+        let timeout = fields.get("timeout").and_then(|(path, value)| fields::limit(path, value, problems));
+        let otherwise = fields.get("otherwise").map(|(path, value)| {
+            let template = fields::template(path.clone(), value, self.sees, problems);
+            draft.keep(&path, template)
+        });
+        if fields.has("otherwise") && !fields.has("timeout") {
+            problems.add(join(&draft.path, "otherwise"), "`otherwise` without `timeout` never comes to be", || {
+                "say how long to wait, such as `timeout: 1h`".into()
+            });
+        }
+        let otherwise = match otherwise {
+            None => None,
+            Some(template) => Some(template?),
+        };
+        Some(AwaitStep { signal: signal?, timeout, otherwise })
+    }
+
+    fn read_for(&self, draft: &mut Draft, fields: &Fields<'_>, problems: &mut Problems) -> Option<ForStep> {
+        let (path, value) = fields.get("for")?;
+        let list = fields::list(path.clone(), value, self.sees, problems);
+        let list = draft.keep(&path, list);
+        let parallel = match fields.get("parallel") {
+            Some((path, value)) => fields::whole(path, value, 1, MAX_PARALLEL, problems),
+            None => Some(PARALLEL),
+        };
+        let each = fields.required("do", "what is done with each item, such as `{task: mail.send}`", problems);
+        let each = each.and_then(|(path, value)| self.read_each(draft, &path, value, problems));
+        Some(ForStep { list: list?, parallel: parallel?, each: Box::new(each?) })
+    }
+
+    /// What a `for` step does with each item.
+    fn read_each(&self, draft: &mut Draft, path: &str, value: &Value, problems: &mut Problems) -> Option<StepKind> {
+        let fields = Fields::new(value, path, "`do`", problems)?;
+        let known: Vec<&str> = EACH_KINDS.iter().chain(&TASK_FIELDS[1..]).copied().collect();
+        fields.known(&known, &["http", "workflow"], problems);
+        let field = the_kind(path, "`do`", EACH_KINDS, EACH_KINDS, &fields, problems)?;
+        let sees = self.sees.and(&[LocalName::Item, LocalName::Index]);
+        if field == "task" {
+            return self.read_task(draft, &fields, sees, problems).map(StepKind::Task);
+        }
+        for misplaced in TASK_FIELDS[1..].iter().filter(|f| fields.has(f)) {
+            tell_misplaced(path, misplaced, &["task"], field, problems);
+        }
+        let (path, value) = fields.get(field)?;
+        let template = fields::template(path.clone(), value, sees, problems);
+        draft.keep(&path, template).map(StepKind::Compute)
+    }
+
+    fn read_compensation(&self, draft: &mut Draft, step: &Fields<'_>, problems: &mut Problems) -> Option<TaskStep> {
+        let (path, value) = step.get("compensate")?;
+        if self.handler {
+            problems.add(path, "steps of handlers are not compensated", || "remove it".into());
+            return None;
+        }
+        let fields = Fields::new(value, &path, "`compensate`", problems)?;
+        fields.known(TASK_FIELDS, &[], problems);
+        fields.required("task", "the task that undoes the step, such as `payments.refund`", problems);
+        let mut sees = self.sees.and(&[LocalName::Output]);
+        if step.has("for") {
+            sees = sees.and(&[LocalName::Item, LocalName::Index]);
+        }
+        if let (true, Some(each)) = (step.has("for"), step.get("do"))
+            && each.1.get("task").is_none()
+        {
+            problems.add(&path, "only items that are given to a task can be compensated", || "remove it".into());
+        }
+        // It may read what the step itself gave.
+        let before = draft.reads.len();
+        let task = self.read_task(draft, &fields, sees, problems);
+        draft.reads[before..].iter_mut().for_each(|read| read.once_done = true);
+        if task.is_none() {
+            // Told; the step is not complete without it.
+            draft.kind = None;
+        }
+        task
+    }
+}
+
+/// Which one of `kinds` the fields say; a problem where it is none or several.
+fn the_kind<'k>(
+    path: &str,
+    what: &str,
+    kinds: &[&'k str],
+    shown: &[&str],
+    fields: &Fields<'_>,
+    problems: &mut Problems,
+) -> Option<&'k str> {
+    let found: Vec<&'k str> = kinds.iter().copied().filter(|field| fields.has(field)).collect();
+    if let &[field] = found.as_slice() {
+        return Some(field);
+    }
+    let message = match found.as_slice() {
+        [] => format!("{what} needs something to do"),
+        several => format!("{what} does one thing; this one has `{}`", several.join("` and `")),
+    };
+    problems.add(path, message, || format!("give it one of {}", listed(shown)));
+    None
+}
+
+/// `a`, `b` and `c`
+fn listed(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => format!("`{one}`"),
+        [first @ .., last] => format!("`{}` and `{last}`", first.join("`, `")),
+    }
+}
+
+fn tell_misplaced(path: &str, field: &str, of: &[&str], kind: &str, problems: &mut Problems) {
+    let message = format!("`{field}` is only for steps with a `{}`", of.join("` or `"));
+    problems.add(join(path, field), message, || match kind {
+        "for" if TASK_FIELDS.contains(&field) => "write it in `do`, beside the `task`".into(),
+        kind => format!("remove it: a `{kind}` step is done by the server itself"),
+    });
+}
+
+/// A step as far as it could be read.
+pub(super) struct Draft {
+    pub path: String,
+    pub id: Option<StepId>,
+    /// As written.
+    pub after: Option<Vec<(String, StepId)>>,
+    /// `after` was written, and could not be read.
+    pub unsure: bool,
+    when: Option<Template>,
+    kind: Option<StepKind>,
+    compensate: Option<TaskStep>,
+    /// The templates.
+    pub reads: Vec<Read>,
+}
+
+/// A template of a step, for the check of what it reads.
+pub(super) struct Read {
+    pub path: String,
+    pub template: Template,
+    /// It is evaluated once the step itself is done.
+    pub once_done: bool,
+}
+
+impl Draft {
+    /// Remembers a template for the check of what it reads.
+    fn keep(&mut self, path: &str, template: Option<Template>) -> Option<Template> {
+        self.reads.extend(template.clone().map(|template| Read { path: path.to_owned(), template, once_done: false }));
+        template
+    }
+
     fn into_step(self, after: Vec<StepId>) -> Option<Step> {
-        Some(Step { id: self.id?, kind: self.kind?, after, when: self.when })
+        Some(Step { id: self.id?, kind: self.kind?, after, when: self.when, compensate: self.compensate })
     }
-}
-
-/// The steps that a step waits for, with their paths.
-fn read_after(path: &str, value: &Value, problems: &mut Problems) -> Option<Vec<(String, StepId)>> {
-    let Value::Array(items) = value else {
-        problems.add(path, format!("must be a list of step ids, not {}", kind(value)), || match value {
-            Value::String(id) => format!("write `[{id}]`"),
-            _ => "write `[]` for a step that starts at once".into(),
-        });
-        return None;
-    };
-    let mut after = Vec::with_capacity(items.len());
-    for (index, item) in items.iter().enumerate() {
-        let path = join(path, &index.to_string());
-        if let Some(id) = fields::text(path.clone(), item, problems) {
-            after.push((path, StepId::new(id)));
-        }
-    }
-    Some(after)
-}
-
-/// Finds each step's place in the order: names resolved, the written order where `after` says nothing.
-fn places(drafts: &[Draft], problems: &mut Problems) -> Vec<Place> {
-    let mut positions = std::collections::BTreeMap::new();
-    for (index, draft) in drafts.iter().enumerate() {
-        let Some(id) = &draft.id else { continue };
-        if let Some(first) = positions.get(id) {
-            let message = format!("the id `{id}` is taken by step {} already", first + 1);
-            problems.add(join(&draft.path, "id"), message, || "give each step an id of its own".into());
-        } else {
-            positions.insert(id.clone(), index);
-        }
-    }
-    let names = || positions.keys().map(StepId::as_str);
-    let all = || format!("the steps are {}", names().take(20).collect::<Vec<_>>().join(", "));
-    let mut places = Vec::with_capacity(drafts.len());
-    for (index, draft) in drafts.iter().enumerate() {
-        let mut after = Vec::new();
-        let mut unsure = draft.unsure;
-        match &draft.after {
-            None => {
-                if let Some(before) = index.checked_sub(1) {
-                    match &drafts[before].id {
-                        Some(id) => after.push((id.clone(), positions.get(id).copied().unwrap_or(before))),
-                        None => unsure = true,
-                    }
-                }
-            }
-            Some(written) => {
-                for (path, id) in written {
-                    if draft.id.as_ref() == Some(id) {
-                        problems
-                            .add(path.clone(), format!("step `{id}` cannot wait for itself"), || "remove it".into());
-                    } else if after.iter().any(|(known, _)| known == id) {
-                        problems.add(path.clone(), format!("`{id}` is listed twice"), || "remove one".into());
-                    } else if let Some(position) = positions.get(id) {
-                        after.push((id.clone(), *position));
-                    } else {
-                        unsure = true;
-                        let hint = || did_you_mean(id.as_str(), names(), all);
-                        problems.add(path.clone(), format!("there is no step `{id}`"), hint);
-                    }
-                }
-            }
-        }
-        let mut reads = Vec::new();
-        for (path, template) in &draft.templates {
-            for (id, place) in template.places() {
-                match positions.get(id) {
-                    Some(position) => reads.push((place.under(path), *position)),
-                    None => {
-                        let hint = || did_you_mean(id.as_str(), names(), all);
-                        problems.add(place.under(path), format!("there is no step `{id}` to read from"), hint);
-                    }
-                }
-            }
-        }
-        places.push(Place { path: draft.path.clone(), id: draft.id.clone(), after, unsure, reads });
-    }
-    places
-}
-
-/// A retry policy.
-fn read_retry(path: &str, value: &Value, problems: &mut Problems) -> Option<RetryPolicy> {
-    let fields = Fields::new(value, path, "`retry`", problems)?;
-    fields.known(RETRY_FIELDS, &[], problems);
-    let mut policy = RetryPolicy::once();
-    let before = problems.found.len() + problems.more;
-    if let Some((path, value)) = fields.required("max_attempts", "how often the step is tried, such as 5", problems)
-        && let Some(attempts) = fields::whole(path, value, 1, MAX_ATTEMPTS, problems)
-    {
-        policy.max_attempts = attempts;
-    }
-    let delay = |field: &str, problems: &mut Problems| -> Option<Duration> {
-        fields.get(field).and_then(|(path, value)| fields::duration(path, value, problems))
-    };
-    let initial = delay("initial", problems);
-    let max = delay("max", problems);
-    policy.initial = initial.unwrap_or(policy.initial);
-    // Without `max` the first delay is never cut.
-    policy.max = max.unwrap_or(policy.max.max(policy.initial));
-    if policy.initial > policy.max {
-        match initial {
-            Some(_) => problems.add(join(path, "max"), "`max` is shorter than `initial`", || {
-                "make `max` at least as long as the first delay".into()
-            }),
-            // `initial` was left to its default.
-            None => policy.initial = policy.max,
-        }
-    }
-    if let Some((path, value)) = fields.get("factor") {
-        match value.as_f64().filter(|f| (1.0..=MAX_FACTOR).contains(f)) {
-            // At most 1,000,000 and not negative, so that nothing is lost.
-            Some(factor) => policy.factor_milli = (factor * 1000.0).round() as u32,
-            None => problems.add(path, "`factor` is a number from 1 to 1000", || "write 2 to double each delay".into()),
-        }
-    }
-    if let Some((path, value)) = fields.get("jitter") {
-        match value.as_str() {
-            Some("none") => policy.jitter = Jitter::None,
-            Some("full") => policy.jitter = Jitter::Full,
-            _ => problems.add(path, "`jitter` is `none` or `full`", || {
-                "`full` spreads retries over the whole delay, `none` waits exactly as long".into()
-            }),
-        }
-    }
-    if let Some((path, value)) = fields.get("non_retryable") {
-        policy.non_retryable = read_codes(&path, value, problems);
-    }
-    (problems.found.len() + problems.more == before).then_some(policy)
-}
-
-/// Error codes.
-fn read_codes(path: &str, value: &Value, problems: &mut Problems) -> Vec<String> {
-    let Value::Array(items) = value else {
-        problems.add(path, format!("must be a list of error codes, not {}", kind(value)), || {
-            "write a list, such as `[CARD_DECLINED]`".into()
-        });
-        return Vec::new();
-    };
-    let codes = items.iter().enumerate();
-    codes.filter_map(|(index, item)| fields::text(join(path, &index.to_string()), item, problems)).collect()
 }

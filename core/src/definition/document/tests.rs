@@ -109,7 +109,6 @@ fn every_problem_is_told_at_once() {
         found,
         [
             "/nmae: a definition has no field `nmae` (did you mean `name`?)",
-            "/signals: `signals` is not supported in this version (remove it, or use a version of Orbit that supports it)",
             "the document: a definition needs `name` (add `name`: the workflow's name)",
             "/version: must be a text, not a number (write it in quotes: \"1.0\")",
             "/output: must be a JSON Schema, not a number (write an object, such as `{type: object, required: [order_id]}`)",
@@ -119,7 +118,7 @@ fn every_problem_is_told_at_once() {
             "/steps/1/retry/jitter: `jitter` is `none` or `full` (`full` spreads retries over the whole delay, `none` \
              waits exactly as long)",
             "/steps/1/timeout: a duration needs its unit; 30 has none (write `30s` or `30ms`)",
-            "/steps/2/timeout: `timeout` is only for steps with a `task` (remove it: a `compute` step is done by the \
+            "/steps/2/timeout: `timeout` is only for steps with a `task` or `await` (remove it: a `compute` step is done by the \
              server itself)",
             "/steps/2/compute: `${ inptu }`: nothing is called `inptu` (did you mean `input`?)",
             "/steps/2/id: the id `b` is taken by step 2 already (give each step an id of its own)",
@@ -159,7 +158,7 @@ fn names_outside_their_alphabets_are_refused() {
 
 #[test]
 fn a_step_does_exactly_one_thing() {
-    assert!(problem(json!([{"id": "a"}])).contains("`task`, `compute` and `sleep`"));
+    assert!(problem(json!([{"id": "a"}])).contains("`task`, `compute`, `sleep`, `await` and `for`"));
     assert!(problem(json!([{"id": "a", "task": "t", "sleep": "1s"}])).contains("this one has `task` and `sleep`"));
     for later in ["http", "workflow", "await", "approval", "for", "continue_as_new"] {
         let found = problem(json!([{"id": "a", (later): {}}]));

@@ -18,7 +18,7 @@ mod scan;
 pub mod vocabulary;
 
 pub use engine::{MAX_RENDERED_BYTES, MAX_WORK};
-pub use scan::{MAX_NESTING, MAX_SOURCE_BYTES, MAX_TOKENS};
+pub use scan::{LocalName, MAX_NESTING, MAX_SOURCE_BYTES, MAX_TOKENS};
 
 use super::MAX_DEPTH;
 use super::nearest::did_you_mean;
@@ -47,7 +47,11 @@ struct Compiled {
     source: Value,
     node: Node,
     references: References,
+    locals: Locals,
 }
+
+/// The names that are there in some places alone, each with the place where one expression reads it.
+pub(super) type Locals = BTreeMap<LocalName, Spot>;
 
 /// The steps whose outputs are read, each with the place where one expression does.
 pub(super) type References = BTreeMap<StepId, Spot>;
@@ -67,6 +71,44 @@ pub struct Scope<'a> {
     pub version: &'a Version,
     /// `execution.run`
     pub run: Run,
+    /// What is there in some places alone.
+    pub local: Local<'a>,
+}
+
+/// What expressions see in some places alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Local<'a> {
+    /// Outputs of the steps of the handler whose expression it is: they come before those of the workflow.
+    pub own: Option<&'a BTreeMap<StepId, Json>>,
+    /// Outputs that are not there are null. Without it they are errors.
+    pub absent_is_null: bool,
+    /// `item` and `index`
+    pub item: Option<(&'a Json, u32)>,
+    /// `event`
+    pub event: Option<&'a Json>,
+    /// `failure`
+    pub failure: Option<&'a Json>,
+    /// `output`
+    pub output: Option<&'a Json>,
+}
+
+impl<'a> Scope<'a> {
+    fn output(&self, step: &StepId) -> Option<&'a Json> {
+        self.local.own.and_then(|own| own.get(step)).or_else(|| self.outputs.get(step))
+    }
+}
+
+impl<'a> Local<'a> {
+    fn get(&self, name: LocalName) -> Option<Cow<'a, Value>> {
+        let value = |json: &'a Json| Cow::Borrowed(json.as_ref());
+        match name {
+            LocalName::Item => self.item.map(|(item, _)| value(item)),
+            LocalName::Index => self.item.map(|(_, index)| Cow::Owned(Value::from(index))),
+            LocalName::Event => self.event.map(value),
+            LocalName::Failure => self.failure.map(value),
+            LocalName::Output => self.output.map(value),
+        }
+    }
 }
 
 /// An expression that gives no value, or a source that is none.
@@ -133,17 +175,19 @@ impl Template {
 
     /// Compiles every expression in `source`, and tells everything that is wrong.
     pub(super) fn check(source: &Value) -> Result<Template, Vec<Located>> {
-        let mut compiler = Compiler { errors: Vec::new(), references: References::new(), expressions: 0 };
+        let mut compiler =
+            Compiler { errors: Vec::new(), references: References::new(), locals: Locals::new(), expressions: 0 };
         let node = compiler.node(source, &mut String::new(), 0);
         if !compiler.errors.is_empty() {
             return Err(compiler.errors);
         }
-        Ok(Template { compiled: Arc::new(Compiled { source: source.clone(), node, references: compiler.references }) })
+        let Compiler { references, locals, .. } = compiler;
+        Ok(Template { compiled: Arc::new(Compiled { source: source.clone(), node, references, locals }) })
     }
 
     /// The value with every expression evaluated.
     pub fn render(&self, scope: &Scope<'_>) -> Result<Value, ExpressionError> {
-        Renderer { scope, references: &self.compiled.references, names: None, budget: Budget::new(), depth: 0 }
+        Renderer { scope, compiled: &self.compiled, names: None, budget: Budget::new(), depth: 0 }
             .node(&self.compiled.node)
     }
 
@@ -160,6 +204,11 @@ impl Template {
     /// The same with a place for each.
     pub(super) fn places(&self) -> &References {
         &self.compiled.references
+    }
+
+    /// The names that it reads and that are there in some places alone, each with a place.
+    pub(super) fn locals(&self) -> &Locals {
+        &self.compiled.locals
     }
 
     /// The value, where no expression is in it.
@@ -212,6 +261,7 @@ fn shortened(text: &str) -> String {
 struct Compiler {
     errors: Vec<Located>,
     references: References,
+    locals: Locals,
     expressions: usize,
 }
 
@@ -332,8 +382,10 @@ impl Compiler {
         }
         let Scan { paths, only_path, source } = scan::scan(source)?;
         for path in &paths {
-            if let Root::Output(step) = &path.root {
-                self.references.entry(step.clone()).or_insert_with(|| spot(path.at));
+            match &path.root {
+                Root::Output(step) => drop(self.references.entry(step.clone()).or_insert_with(|| spot(path.at))),
+                Root::Local(name) => drop(self.locals.entry(*name).or_insert_with(|| spot(path.at))),
+                Root::Input | Root::Execution => {}
             }
         }
         let program = if only_path { None } else { Some(compiled(source)?) };
@@ -366,7 +418,7 @@ impl Node {
 
 struct Renderer<'a, 's> {
     scope: &'a Scope<'s>,
-    references: &'a References,
+    compiled: &'a Compiled,
     /// The scope as the engine sees it, made when an expression first needs it.
     names: Option<minijinja::Value>,
     budget: Budget,
@@ -421,7 +473,7 @@ impl Renderer<'_, '_> {
         let names = match &self.names {
             Some(names) => names.clone(),
             None => {
-                let names = engine_names(self.scope, self.references, &mut self.budget).map_err(error)?;
+                let names = engine_names(self.scope, self.compiled, &mut self.budget).map_err(error)?;
                 self.names.insert(names).clone()
             }
         };
@@ -434,12 +486,13 @@ impl Renderer<'_, '_> {
     }
 }
 
-/// What the engine sees of a scope: of the outputs only those that the template reads.
-fn engine_names(scope: &Scope<'_>, references: &References, budget: &mut Budget) -> Result<minijinja::Value, String> {
+/// What the engine sees of a scope: of the outputs and the local names only those that the template reads.
+fn engine_names(scope: &Scope<'_>, compiled: &Compiled, budget: &mut Budget) -> Result<minijinja::Value, String> {
     let text = minijinja::Value::from;
     let mut outputs = BTreeMap::new();
-    for id in references.keys() {
-        if let Some(output) = scope.outputs.get(id) {
+    for id in compiled.references.keys() {
+        let absent = scope.local.absent_is_null.then_some(&Value::Null);
+        if let Some(output) = scope.output(id).map(|output| output.as_ref()).or(absent) {
             let output = engine::from_json(output, budget)?;
             outputs.insert(id.to_string(), engine::names(BTreeMap::from([("output".to_owned(), output)])));
         }
@@ -450,11 +503,17 @@ fn engine_names(scope: &Scope<'_>, references: &References, budget: &mut Budget)
         ("version".to_owned(), text(scope.version.as_str())),
         ("run".to_owned(), minijinja::Value::from(scope.run.0)),
     ];
-    Ok(engine::names(BTreeMap::from([
+    let mut names = BTreeMap::from([
         ("input".to_owned(), engine::from_json(scope.input, budget)?),
         ("steps".to_owned(), engine::names(outputs)),
         ("execution".to_owned(), engine::names(execution.into())),
-    ])))
+    ]);
+    for name in compiled.locals.keys() {
+        if let Some(value) = scope.local.get(*name) {
+            names.insert(name.as_str().to_owned(), engine::from_json(&value, budget)?);
+        }
+    }
+    Ok(engine::names(names))
 }
 
 /// Why an expression came upon something that is not there: the paths of it that lead nowhere.
@@ -483,8 +542,9 @@ impl Path {
             Root::Input => (Cow::Borrowed(scope.input.as_ref()), "input".to_owned()),
             Root::Output(step) => {
                 let up_to = format!("steps.{step}.output");
-                match scope.outputs.get(step) {
+                match scope.output(step) {
                     Some(output) => (Cow::Borrowed(output.as_ref()), up_to),
+                    None if scope.local.absent_is_null => return Ok(Cow::Owned(Value::Null)),
                     None => return Err(Missing { up_to, access: None, found: None }),
                 }
             }
@@ -493,6 +553,13 @@ impl Path {
                     "id": scope.execution, "workflow": scope.workflow, "version": scope.version, "run": scope.run,
                 });
                 (Cow::Owned(fields), "execution".to_owned())
+            }
+            Root::Local(name) => {
+                let up_to = name.as_str().to_owned();
+                match scope.local.get(*name) {
+                    Some(value) => (value, up_to),
+                    None => return Err(Missing { up_to, access: None, found: None }),
+                }
             }
         };
         for access in &self.accesses {
@@ -563,7 +630,8 @@ impl fmt::Display for Missing<'_> {
             (Some(Access::Index(index)), Some(found)) => {
                 write!(f, "`{up_to}` is {}, which has no item [{index}]", kind(found))
             }
-            _ => write!(f, "`{up_to}` is not there: the step has not ended"),
+            _ if up_to.starts_with("steps.") => write!(f, "`{up_to}` is not there: the step has not ended"),
+            _ => write!(f, "`{up_to}` is not there"),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! so that a misspelt one is an error when the workflow is deployed, not when it runs.
 
 use super::Refusal;
-use super::vocabulary::{self, EXECUTION_FIELDS, FILTERS, FUNCTIONS, LATER_NAMES, NAMES, TESTS, has, words};
+use super::vocabulary::{self, EXECUTION_FIELDS, FAILURE_FIELDS, FILTERS, FUNCTIONS, NAMES, TESTS, has, words};
 use crate::definition::nearest::did_you_mean;
 use crate::id::StepId;
 use std::ops::Range;
@@ -33,6 +33,50 @@ pub(super) enum Root {
     /// `steps.<id>.output`
     Output(StepId),
     Execution,
+    /// What is there in some places alone.
+    Local(LocalName),
+}
+
+/// A name that is there in some places alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LocalName {
+    /// The item of a `for` step's list.
+    Item,
+    /// Its position.
+    Index,
+    /// What a signal or update brought.
+    Event,
+    /// Why the execution ends otherwise than well.
+    Failure,
+    /// What the step gave that is compensated.
+    Output,
+}
+
+impl LocalName {
+    /// All of them.
+    pub const ALL: [LocalName; 5] =
+        [LocalName::Item, LocalName::Index, LocalName::Event, LocalName::Failure, LocalName::Output];
+
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LocalName::Item => "item",
+            LocalName::Index => "index",
+            LocalName::Event => "event",
+            LocalName::Failure => "failure",
+            LocalName::Output => "output",
+        }
+    }
+
+    /// Where it is there.
+    pub fn place(self) -> &'static str {
+        match self {
+            LocalName::Item | LocalName::Index => "in `do` and `compensate` of a `for` step",
+            LocalName::Event => "in handlers of events and in updates",
+            LocalName::Failure => "in the handlers `failure`, `cancel` and `timeout`",
+            LocalName::Output => "in `compensate`",
+        }
+    }
 }
 
 /// One step of a path.
@@ -341,10 +385,20 @@ impl<'s> Names<'_, 's> {
                 at = field_at;
                 (Root::Output(StepId::new(id)), accesses.collect())
             }
-            later if LATER_NAMES.contains(&later) => {
-                return self.refuse(start, format!("`{later}` is not supported in this version"));
-            }
             unknown => {
+                if let Some(local) = LocalName::ALL.into_iter().find(|local| local.as_str() == unknown) {
+                    if let (LocalName::Failure, Some(Access::Key(field))) = (local, accesses.first())
+                        && !FAILURE_FIELDS.contains(&field.as_str())
+                    {
+                        let hint = did_you_mean(field, FAILURE_FIELDS.iter().copied(), || {
+                            format!("it has {}", FAILURE_FIELDS.join(", "))
+                        });
+                        return self.refuse(field_at, format!("`failure` has no field `{field}`; {hint}"));
+                    }
+                    let at = self.tokens[at].1.start;
+                    self.paths.push(Path { root: Root::Local(local), accesses, at });
+                    return Ok(());
+                }
                 let hint = did_you_mean(unknown, words(NAMES), || {
                     "expressions see `input`, `steps` and `execution`, and texts stand in quotes".into()
                 });

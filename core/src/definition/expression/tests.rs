@@ -15,6 +15,7 @@ fn render_on(input: Value, template: Value) -> Result<Value, ExpressionError> {
         workflow: &WorkflowName::new("Order"),
         version: &Version::new("1.0.0"),
         run: Run(1),
+        local: Default::default(),
     };
     Template::new(&template)?.render(&scope)
 }

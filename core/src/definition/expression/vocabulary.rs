@@ -9,13 +9,18 @@ pub const NAMES: &[Word] = &[
     ("input", "what the execution was started with"),
     ("steps", "`steps.<id>.output`: what a step gave; null where it was skipped"),
     ("execution", "`id`, `workflow`, `version` and `run` of this execution"),
+    ("item", "in a `for` step: the item of the list"),
+    ("index", "in a `for` step: the item's position; the first is 0"),
+    ("output", "in `compensate`: what the step (or the item) gave"),
+    ("event", "in handlers of events and in updates: what the signal or update brought"),
+    ("failure", "in the handlers `failure`, `cancel` and `timeout`: `reason`, `code`, `message` and `step`"),
 ];
-
-/// Names of later releases, so that their use gets a clear answer.
-pub const LATER_NAMES: &[&str] = &["event", "item", "failure"];
 
 /// What stands behind `execution.`
 pub const EXECUTION_FIELDS: &[&str] = &["id", "workflow", "version", "run"];
+
+/// What stands behind `failure.`
+pub const FAILURE_FIELDS: &[&str] = &["reason", "code", "message", "step"];
 
 /// Functions: `range(3)`.
 pub const FUNCTIONS: &[Word] =

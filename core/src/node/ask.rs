@@ -1,0 +1,223 @@
+//! What clients ask of an execution: to cancel or terminate it, signals, updates, queries.
+
+use super::draft::{Draft, unknown};
+use super::request::Open;
+use super::slot::{Resident, Work};
+use super::{Node, RequestId};
+use crate::api::error::{ApiError, ErrorCode};
+use crate::api::request::Message;
+use crate::api::response::{Queried, Reply, Response, Signalled, Updated};
+use crate::definition::{Boundary, Local, nearest};
+use crate::execution::{Command, Refusal, evaluate};
+use crate::id::{ExecutionId, QueryName};
+use crate::mutant::Mutants;
+use crate::store::append::Status;
+use crate::time::ClusterMs;
+use serde_json::Value;
+
+/// See the module's documentation.
+#[derive(Clone, Debug)]
+pub(crate) enum Ask {
+    Cancel { reason: Option<String> },
+    Terminate { reason: Option<String> },
+    Signal(Message),
+    Update(Message),
+    Query(QueryName),
+}
+
+impl Ask {
+    /// About how many bytes of memory it takes.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Ask::Cancel { reason } | Ask::Terminate { reason } => reason.as_ref().map_or(0, String::len) as u64,
+            Ask::Signal(message) | Ask::Update(message) => message.memory(),
+            Ask::Query(_) => 0,
+        }
+    }
+}
+
+impl<M: Mutants> Node<M> {
+    pub(super) fn ask(&mut self, id: RequestId, execution: &ExecutionId, ask: Ask) {
+        if self.open_write(id, Open::Write) {
+            self.enqueue(execution, Work::Ask { request: id, ask });
+        }
+    }
+
+    /// What is answered once the draft is written.
+    pub(super) fn take_ask(
+        &mut self,
+        execution: &ExecutionId,
+        draft: &mut Draft,
+        ask: Ask,
+        now: ClusterMs,
+    ) -> Response {
+        if draft.resident.is_none() {
+            return unknown(execution).into();
+        }
+        let answer = match ask {
+            Ask::Cancel { reason } => {
+                return self.take_end(draft, Command::Cancel { reason }, Status::Cancelled, Reply::Cancelled, now);
+            }
+            Ask::Terminate { reason } => {
+                return self.take_end(draft, Command::Terminate { reason }, Status::Terminated, Reply::Terminated, now);
+            }
+            Ask::Signal(message) => self.take_signal(draft, message, now),
+            Ask::Update(message) => self.take_update(draft, message, now),
+            Ask::Query(name) => query(draft.resident.as_ref().expect("looked up above"), &name),
+        };
+        answer.map_or_else(Into::into, Response::ok)
+    }
+
+    /// Asks for the end. One that has come to it already, or is on its way, is as was asked.
+    fn take_end(
+        &mut self,
+        draft: &mut Draft,
+        command: Command,
+        wanted: Status,
+        reply: fn(crate::api::response::ExecutionView) -> Reply,
+        now: ClusterMs,
+    ) -> Response {
+        let refused = self.take_command(draft, command, now).and_then(Result::err);
+        if let None | Some(Refusal::Ending) = refused {
+            draft.decide(now, &self.rules());
+        }
+        let resident = draft.resident.as_ref().expect("the caller looked it up");
+        let status = resident.state.status();
+        match refused {
+            Some(Refusal::Finished) if status != wanted => finished(resident).into(),
+            _ => Response::ok(reply(self.view(&resident.definition, &resident.state))),
+        }
+    }
+
+    fn take_signal(&mut self, draft: &mut Draft, message: Message, now: ClusterMs) -> Result<Reply, ApiError> {
+        let Message { name, payload, key } = message;
+        let resident = draft.resident.as_ref().expect("the caller looked it up");
+        if let Some(sent) = key.as_ref().and_then(|key| resident.state.sent.get(key)) {
+            if sent.name != name {
+                return Err(id_conflict("signal_id", &sent.name));
+            }
+            return Ok(Reply::Signalled(Signalled { seq: sent.seq }));
+        }
+        let definition = &resident.definition;
+        let Some(signal) = definition.signals.get(&name) else {
+            let declared = definition.signals.keys().map(|name| name.as_str());
+            let message = undeclared("signal", name.as_str(), definition.name.as_str(), declared);
+            return Err(ApiError::new(ErrorCode::UnknownSignal, message));
+        };
+        if !resident.state.is_running() {
+            return Err(finished(resident));
+        }
+        self.check_payload(resident, &name, signal.payload.as_ref(), &payload, ErrorCode::SignalPayloadInvalid)?;
+        let max = self.config.limits.max_pending_signals;
+        let command = Command::Signal { name, payload, key, max };
+        self.admit_message(draft, command, now)?;
+        let seq = draft.events.last().expect("it was recorded").seq;
+        Ok(Reply::Signalled(Signalled { seq }))
+    }
+
+    fn take_update(&mut self, draft: &mut Draft, message: Message, now: ClusterMs) -> Result<Reply, ApiError> {
+        let Message { name, payload, key } = message;
+        let resident = draft.resident.as_ref().expect("the caller looked it up");
+        if let Some(sent) = key.as_ref().and_then(|key| resident.state.sent.get(key)) {
+            return match &sent.result {
+                Some(result) if sent.name == name => {
+                    Ok(Reply::Updated(Updated { seq: sent.seq, result: result.clone() }))
+                }
+                _ => Err(id_conflict("update_id", &sent.name)),
+            };
+        }
+        let definition = &resident.definition;
+        let Some(update) = definition.updates.get(&name) else {
+            let declared = definition.updates.keys().map(|name| name.as_str());
+            let message = undeclared("update", name.as_str(), definition.name.as_str(), declared);
+            return Err(ApiError::new(ErrorCode::UnknownUpdate, message));
+        };
+        if !resident.state.is_running() {
+            return Err(finished(resident));
+        }
+        self.check_payload(resident, &name, update.payload.as_ref(), &payload, ErrorCode::UpdatePayloadInvalid)?;
+        let max = self.config.limits.max_pending_signals;
+        let command = Command::Update { name, payload, key, max };
+        self.admit_message(draft, command, now)?;
+        let recorded = draft.events.last().expect("it was recorded");
+        match &recorded.event {
+            crate::execution::Event::UpdateAccepted { result, .. } => {
+                Ok(Reply::Updated(Updated { seq: recorded.seq, result: result.clone() }))
+            }
+            other => unreachable!("an update is recorded as such, not as {other:?}"),
+        }
+    }
+
+    fn check_payload(
+        &self,
+        resident: &Resident,
+        name: &crate::id::SignalName,
+        schema: Option<&Value>,
+        payload: &Value,
+        code: ErrorCode,
+    ) -> Result<(), ApiError> {
+        let Some(schema) = schema else { return Ok(()) };
+        let boundary = Boundary::Payload(name.clone());
+        self.schemas.check(&resident.definition.hash, boundary, schema, payload).map_err(|violation| {
+            let place = violation.place("payload");
+            let message = format!("`{place}` does not match the schema of `{name}`: {}", violation.message);
+            ApiError::new(code, message).with("in", "body").with("path", place)
+        })
+    }
+
+    fn admit_message(&mut self, draft: &mut Draft, command: Command, now: ClusterMs) -> Result<(), ApiError> {
+        let Some(Err(refusal)) = self.take_command(draft, command, now) else { return Ok(()) };
+        let resident = draft.resident.as_ref().expect("the caller looked it up");
+        Err(match refusal {
+            Refusal::TooMany(max) => {
+                let message = format!("{max} signals and updates of this execution wait already (max_pending_signals)");
+                ApiError::new(ErrorCode::ResourceExhausted, message)
+                    .with("limit", "max_pending_signals")
+                    .with("max", max)
+            }
+            Refusal::Rejected(why) => {
+                ApiError::new(ErrorCode::UpdateRejected, format!("the workflow did not take the update: {why}"))
+            }
+            _ => finished(resident),
+        })
+    }
+}
+
+/// The value of a query, from what is committed.
+fn query(resident: &Resident, name: &QueryName) -> Result<Reply, ApiError> {
+    let definition = &resident.definition;
+    let Some(template) = definition.queries.get(name) else {
+        let declared = definition.queries.keys().map(QueryName::as_str);
+        let message = undeclared("query", name.as_str(), definition.name.as_str(), declared);
+        return Err(ApiError::new(ErrorCode::UnknownQuery, message));
+    };
+    let local = Local { absent_is_null: true, ..Local::default() };
+    let result = evaluate(&resident.state, template, local);
+    let result = result.map_err(|error| ApiError::new(ErrorCode::QueryFailed, error.message))?;
+    Ok(Reply::Queried(Queried { result }))
+}
+
+fn undeclared<'d>(what: &str, name: &str, workflow: &str, declared: impl Iterator<Item = &'d str> + Clone) -> String {
+    let told = format!("workflow {workflow} declares no {what} `{name}`");
+    match nearest(name, declared.clone()) {
+        Some(meant) => format!("{told}; did you mean `{meant}`?"),
+        None => {
+            let all: Vec<&str> = declared.take(20).collect();
+            if all.is_empty() { told } else { format!("{told}; it has {}", all.join(", ")) }
+        }
+    }
+}
+
+fn id_conflict(field: &str, name: &crate::id::SignalName) -> ApiError {
+    ApiError::new(ErrorCode::SignalIdConflict, format!("the {field} was used for `{name}` of this execution before"))
+}
+
+fn finished(resident: &Resident) -> ApiError {
+    let state = &resident.state;
+    let id = &state.identity.execution_id;
+    let message = match state.has_ended() {
+        true => format!("execution {id} has ended: it is {}", state.status().as_str()),
+        false => format!("execution {id} is ending: it takes nothing in any more"),
+    };
+    ApiError::new(ErrorCode::ExecutionFinished, message)
+}
