@@ -115,7 +115,10 @@ macro_rules! event_types {
 event_types! {
     WorkflowCreated, WorkflowStarted, StepScheduled, StepSkipped, StepDispatched, StepSucceeded, StepAttemptFailed,
     StepAttemptUncertain, RetryScheduled, StepFailed, StepCancelled, TimerStarted, TimerFired, StaleResultIgnored,
-    CancelRequested, LimitReached, ContractViolated, WorkflowCompleted, WorkflowFailed, WorkflowCancelled,
+    CancelRequested, LimitReached, ContractViolated, WorkflowCompleted, WorkflowFailed, WorkflowCancelled, StepFanOut,
+    StepFanIn, SignalAwaited, SignalConsumed, SignalReceived, UpdateAccepted, HandlerStarted, HandlerCompleted,
+    HandlerFailed, ResultFailed, TerminateRequested, WorkflowTimeoutReached, CompensationStarted, CompensationCompleted,
+    CompensationFailed, WorkflowTimedOut, WorkflowTerminated,
 }
 
 #[test]

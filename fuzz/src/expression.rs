@@ -53,7 +53,9 @@ fn render(source: &Value) -> Option<Value> {
         execution: &execution.0,
         workflow: &execution.1,
         version: &execution.2,
-        run: Run(1), local: Default::default() };
+        run: Run(1),
+        local: Default::default(),
+    };
     let rendered = template.render(&scope);
     // What is recorded once must come out again.
     assert_eq!(template.render(&scope), rendered);

@@ -32,7 +32,9 @@ fn render(definition: &Definition, template: &Template, input: Value, outputs: &
         execution: &ExecutionId::new("e-1"),
         workflow: &definition.name,
         version: &definition.version,
-        run: Run(1), local: Default::default() };
+        run: Run(1),
+        local: Default::default(),
+    };
     template.render(&scope).unwrap_or_else(|e| panic!("{e}"))
 }
 

@@ -11,7 +11,9 @@ use orbit_core::api::response::{
 };
 use orbit_core::api::{ApiError, ErrorCode, Response};
 use orbit_core::definition::{LocatedProblem, Location, Problem};
-use orbit_core::execution::event::{Event, Json, Recorded, ResultKind, TaskError};
+use orbit_core::execution::event::{
+    AbortReason, CompensationOutcome, Event, Json, Recorded, ResultKind, TaskError, Unconsumed,
+};
 use orbit_core::execution::waiting::{Attempt, Reason, Waiting, WaitingKind};
 use orbit_core::id::{ClusterId, Run, Seq, SessionId, Term, Token};
 use orbit_core::store::append::Status;
@@ -224,6 +226,15 @@ fn failure() -> TaskError {
     TaskError { details: Some(json_of(json!([1]))), step: Some("a".into()), ..TaskError::last("X", "no") }
 }
 
+fn compensated(full: bool) -> Option<CompensationOutcome> {
+    full.then_some(CompensationOutcome::Failed)
+}
+
+fn unconsumed(full: bool) -> Vec<Unconsumed> {
+    let one = || Unconsumed { signal: "go".into(), received: Seq(4) };
+    full.then(one).into_iter().collect()
+}
+
 /// Every type of event, with all that it can have; and again with as little as it can have.
 fn events() -> Vec<Event> {
     let (step, time) = (|| "a".into(), ClusterMs(5));
@@ -269,11 +280,37 @@ fn events() -> Vec<Event> {
                 outcome: if full { ResultKind::Succeeded } else { ResultKind::Failed },
             },
             Event::CancelRequested { reason: full.then(|| "because".into()) },
-            Event::LimitReached { limit: "max_history_events".into(), error: failure() },
+            Event::StepFanOut { step: step(), items: vec![json_of(json!(1))] },
+            Event::StepFanIn { step: step() },
+            Event::SignalAwaited { step: step(), signal: "go".into(), deadline_ms: full.then_some(time) },
+            Event::SignalConsumed { step: step(), signal: "go".into(), received: Seq(3) },
+            Event::SignalReceived {
+                signal: "go".into(),
+                payload: json_of(json!({"by": 1})),
+                signal_id: full.then(|| "k".into()),
+            },
+            Event::UpdateAccepted {
+                update: "raise".into(),
+                payload: json_of(json!(1)),
+                update_id: full.then(|| "k".into()),
+                result: json_of(json!(null)),
+            },
+            Event::HandlerStarted { handler: "on_event:go@7".into() },
+            Event::HandlerCompleted { handler: "on_failure".into() },
+            Event::HandlerFailed { handler: "on_failure".into(), error: failure() },
+            Event::TerminateRequested { reason: full.then(|| "stuck".into()) },
+            Event::WorkflowTimeoutReached,
+            Event::ResultFailed { error: failure() },
+            Event::CompensationStarted { reason: AbortReason::TimedOut, steps: vec![step()] },
+            Event::CompensationCompleted,
+            Event::CompensationFailed { step: step(), error: failure() },
+            Event::WorkflowTimedOut { compensation: compensated(full), unconsumed: unconsumed(full) },
+            Event::WorkflowTerminated { unconsumed: unconsumed(full) },
+            Event::LimitReached { limit: "max_history_events".into(), error: failure(), step: full.then(step) },
             Event::ContractViolated { boundary: "output".into(), error: failure() },
-            Event::WorkflowCompleted { output: json_of(json!([])) },
-            Event::WorkflowFailed { error: failure() },
-            Event::WorkflowCancelled,
+            Event::WorkflowCompleted { output: json_of(json!([])), unconsumed: unconsumed(full) },
+            Event::WorkflowFailed { error: failure(), compensation: compensated(full), unconsumed: unconsumed(full) },
+            Event::WorkflowCancelled { compensation: compensated(full), unconsumed: unconsumed(full) },
         ]
     };
     [events(true), events(false)].concat()
@@ -301,7 +338,24 @@ fn is_known(event: &Event) -> bool {
         | Event::ContractViolated { .. }
         | Event::WorkflowCompleted { .. }
         | Event::WorkflowFailed { .. }
-        | Event::WorkflowCancelled => true,
+        | Event::WorkflowCancelled { .. }
+        | Event::StepFanOut { .. }
+        | Event::StepFanIn { .. }
+        | Event::SignalAwaited { .. }
+        | Event::SignalConsumed { .. }
+        | Event::SignalReceived { .. }
+        | Event::UpdateAccepted { .. }
+        | Event::HandlerStarted { .. }
+        | Event::HandlerCompleted { .. }
+        | Event::HandlerFailed { .. }
+        | Event::TerminateRequested { .. }
+        | Event::WorkflowTimeoutReached
+        | Event::ResultFailed { .. }
+        | Event::CompensationStarted { .. }
+        | Event::CompensationCompleted
+        | Event::CompensationFailed { .. }
+        | Event::WorkflowTimedOut { .. }
+        | Event::WorkflowTerminated { .. } => true,
     }
 }
 

@@ -82,7 +82,9 @@ fn every_text_gives_what_the_table_says() {
         execution: &ExecutionId::new("e"),
         workflow: &WorkflowName::new("W"),
         version: &Version::new("1"),
-        run: Run(1), local: Default::default() };
+        run: Run(1),
+        local: Default::default(),
+    };
     let rows = table(&page, "| Text | Gives |");
     assert!(rows.len() > 10);
     for (text, gives) in rows {

@@ -148,7 +148,7 @@ impl Bench {
                 });
                 given.insert(name, (*task.input).clone());
             }
-            if let Some((_, Event::WorkflowCompleted { output })) = self.events().last() {
+            if let Some((_, Event::WorkflowCompleted { output, .. })) = self.events().last() {
                 return (given, (**output).clone());
             }
             let failed = self.events().into_iter().find(|(_, e)| matches!(e, Event::WorkflowFailed { .. }));

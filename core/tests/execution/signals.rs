@@ -129,7 +129,10 @@ fn an_update_is_judged_and_answered_by_the_workflow_and_then_taken_like_a_signal
     // Its `when` cannot be computed.
     let none = Command::Update { name: "raise".into(), payload: Arc::new(json!({})), key: None, max: 9 };
     let refused = admit(&machine.definition, &machine.state, &none, machine.now);
-    assert!(matches!(&refused, Err(Refusal::Rejected(why)) if why.contains("`event` has no field `by`")), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(Refusal::Rejected(why)) if why.contains("`event` has no field `by`")),
+        "{refused:?}"
+    );
     match ask(&machine, json!(3)) {
         Ok(Event::UpdateAccepted { result, .. }) => assert_eq!(*result, json!({"before": null, "by": 3})),
         other => panic!("{other:?}"),

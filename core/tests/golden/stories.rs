@@ -32,6 +32,12 @@ pub fn all() -> Vec<Story> {
         output_contract(),
         exact_values(),
         result_that_cannot_be_computed(),
+        trip_that_is_undone(),
+        cancelled_and_told(),
+        timed_out_with_an_item_that_cannot_be_undone(),
+        terminated_while_undoing(),
+        result_that_fails_after_work(),
+        signals_awaited_and_handled(),
     ]
 }
 
@@ -168,6 +174,15 @@ impl Teller {
 
     fn lose(&mut self, token: Uuid) {
         self.command(Command::Uncertain { token, reason: "the worker fell silent".into() });
+    }
+
+    fn send(&mut self, signal: &str, payload: Value, key: Option<&str>) {
+        let (name, payload, key) = (signal.into(), Arc::new(payload), key.map(Into::into));
+        self.command(Command::Signal { name, payload, key, max: 9 });
+    }
+
+    fn scheduled_first(&self) -> String {
+        self.state.scheduled().next().map(|(unit, ..)| unit.to_string()).expect("something is scheduled")
     }
 
     fn run(&mut self, step: &str, output: Value) {
@@ -383,4 +398,119 @@ fn result_that_cannot_be_computed() -> Story {
     let document = json!({"name": "Result", "version": "1", "steps": [{"id": "one", "compute": 1}],
         "result": "${ input.missing.field }"});
     Teller::start("result-that-cannot-be-computed", document, json!({}), &[]).end()
+}
+
+/// The flight fails: hotel and car are given back, the last one first, one of them in vain; a handler tells of it.
+fn trip_that_is_undone() -> Story {
+    let undo = |task: &str| json!({"task": task, "input": {"booking": "${ output.id }", "for": "${ input.who }"}});
+    let document = json!({"name": "Trip", "version": "1", "steps": [
+        {"id": "car", "task": "car.book", "compensate": undo("car.free")},
+        {"id": "hotel", "task": "hotel.book", "compensate": undo("hotel.free")},
+        {"id": "flight", "task": "flight.book", "compensate": undo("flight.free")},
+    ], "on": {"failure": [
+        {"id": "note", "compute": "${ failure.code } at ${ failure.step }"},
+        {"id": "tell", "task": "mail.send", "input": {"text": "${ steps.note.output }", "car": "${ steps.car.output.id }"}},
+    ]}});
+    let mut told = Teller::start("trip-that-is-undone", document, json!({"who": "ann"}), &[]);
+    told.run("car", json!({"id": "c-1"}));
+    told.run("hotel", json!({"id": "h-1"}));
+    let flight = told.dispatch("flight", "worker-1");
+    told.fail(flight, TaskError::last("SOLD_OUT", "no seat is left"));
+    let hotel = told.dispatch("compensate:hotel", "worker-1");
+    told.fail(hotel, TaskError::last("TOO_LATE", "the hotel keeps the money"));
+    told.run("compensate:car", json!(null));
+    told.run("on_failure/tell", json!(null));
+    told.end()
+}
+
+fn cancelled_and_told() -> Story {
+    let document = json!({"name": "Cancelled", "version": "1", "steps": [
+        {"id": "reserve", "task": "stock.reserve", "compensate": {"task": "stock.release"}},
+        {"id": "pick", "task": "stock.pick"},
+    ], "on": {"cancel": [{"id": "tell", "task": "mail.send", "input": "${ failure.message }"}]}});
+    let mut told = Teller::start("cancelled-and-told", document, json!(null), &[]);
+    told.run("reserve", json!(7));
+    told.dispatch("pick", "worker-1");
+    told.command(Command::Cancel { reason: Some("the customer called".into()) });
+    told.run("compensate:reserve", json!(null));
+    let tell = told.dispatch("on_cancel/tell", "worker-1");
+    told.fail(tell, TaskError::last("BOUNCED", "no such mailbox"));
+    told.end()
+}
+
+/// Two items at a time; the workflow's time is over before the last one.
+fn timed_out_with_an_item_that_cannot_be_undone() -> Story {
+    let document = json!({"name": "Parcels", "version": "1", "timeout": "1h", "steps": [
+        {"id": "squares", "for": "${ input.lines }", "do": {"compute": "${ index * index }"}},
+        {"id": "ship", "for": "${ input.lines }", "parallel": 2,
+            "do": {"task": "ship", "input": {"line": "${ item }", "at": "${ index }"}},
+            "compensate": {"task": "recall", "input": {"line": "${ item }", "parcel": "${ output }"}}},
+    ], "on": {"timeout": [{"id": "note", "compute": "${ failure.reason }"}]}});
+    let mut told = Teller::start(
+        "timed-out-with-an-item-that-cannot-be-undone",
+        document,
+        json!({"lines": ["mug", "pot", "pan"]}),
+        &[],
+    );
+    told.run("ship[1]", json!("p-1"));
+    told.run("ship[0]", json!("p-0"));
+    told.dispatch("ship[2]", "worker-1");
+    told.refuse_input = Some(("compensate:ship[0]", 16));
+    told.wait();
+    told.run("compensate:ship[1]", json!(null));
+    told.end()
+}
+
+fn terminated_while_undoing() -> Story {
+    let document = json!({"name": "Stuck", "version": "1", "signals": {"go": {}}, "steps": [
+        {"id": "work", "task": "test.work", "compensate": {"task": "test.undo"}},
+        {"id": "hang", "task": "test.hang"},
+    ]});
+    let mut told = Teller::start("terminated-while-undoing", document, json!(null), &[]);
+    told.send("go", json!("nobody awaits it"), None);
+    told.run("work", json!(null));
+    told.command(Command::Cancel { reason: None });
+    told.dispatch("compensate:work", "worker-1");
+    told.command(Command::Terminate { reason: Some("it never ends".into()) });
+    told.end()
+}
+
+fn result_that_fails_after_work() -> Story {
+    let document = json!({"name": "Result", "version": "2", "steps": [
+        {"id": "work", "task": "test.work", "compensate": {"task": "test.undo"}}], "result": "${ input.missing.field }"});
+    let mut told = Teller::start("result-that-fails-after-work", document, json!({}), &[]);
+    told.run("work", json!(1));
+    told.run("compensate:work", json!(null));
+    told.end()
+}
+
+/// A signal before its step, one that comes in time, one that does not come; an update; a handler for each note.
+fn signals_awaited_and_handled() -> Story {
+    let document = json!({"name": "Talk", "version": "1",
+        "signals": {"approved": {"payload": {"type": "object"}}, "note": {}},
+        "updates": {"raise": {"when": "${ event.by > 0 }", "result": {"by": "${ event.by }", "over": "${ input.from }"}}},
+        "queries": {"state": "${ steps.first.output }"},
+        "steps": [
+            {"id": "first", "await": "approved"},
+            {"id": "second", "await": "approved", "timeout": "1h"},
+            {"id": "raised", "await": "raise"},
+            {"id": "third", "await": "approved", "timeout": "5m", "otherwise": "${ input.from }"},
+        ],
+        "on": {"event": {"note": [{"id": "keep", "task": "notes.keep", "input": "${ event }"}]}},
+        "result": ["${ steps.first.output.by }", "${ steps.second.output.by }", "${ steps.raised.output.by }",
+            "${ steps.third.output }"]});
+    let mut told = Teller::start("signals-awaited-and-handled", document, json!({"from": 10}), &[]);
+    told.send("approved", json!({"by": "ann"}), Some("k-1"));
+    told.send("note", json!("first"), None);
+    told.send("note", json!("second"), None);
+    let handled = told.scheduled_first();
+    told.run(&handled, json!(null));
+    told.send("approved", json!({"by": "bob"}), None);
+    let (name, payload) = ("raise".into(), Arc::new(json!({"by": 3})));
+    told.command(Command::Update { name, payload, key: Some("u-1".into()), max: 9 });
+    told.wait();
+    let handled = told.scheduled_first();
+    told.send("approved", json!({"by": "too late"}), None);
+    told.run(&handled, json!(null));
+    told.end()
 }

@@ -38,6 +38,8 @@ pub fn write(event: &LogEvent) {
                 Status::Completed => tracing::info!(target: ENGINE, %execution_id, code, "execution completed"),
                 Status::Failed => tracing::info!(target: ENGINE, %execution_id, code, "execution failed"),
                 Status::Cancelled => tracing::info!(target: ENGINE, %execution_id, code, "execution cancelled"),
+                Status::TimedOut => tracing::info!(target: ENGINE, %execution_id, code, "execution timed out"),
+                Status::Terminated => tracing::info!(target: ENGINE, %execution_id, code, "execution terminated"),
                 Status::Running | Status::Quarantined => {
                     tracing::info!(target: ENGINE, %execution_id, code, status = status.as_str(), "execution ended");
                 }

@@ -250,6 +250,11 @@ pub fn step_of(event: &Event) -> Option<&UnitKey> {
         | Event::StepCancelled { step }
         | Event::TimerStarted { step, .. }
         | Event::TimerFired { step }
+        | Event::StepFanOut { step, .. }
+        | Event::StepFanIn { step }
+        | Event::SignalAwaited { step, .. }
+        | Event::SignalConsumed { step, .. }
+        | Event::CompensationFailed { step, .. }
         | Event::StaleResultIgnored { step, .. } => Some(step),
         Event::WorkflowCreated { .. }
         | Event::WorkflowStarted
@@ -258,7 +263,19 @@ pub fn step_of(event: &Event) -> Option<&UnitKey> {
         | Event::ContractViolated { .. }
         | Event::WorkflowCompleted { .. }
         | Event::WorkflowFailed { .. }
-        | Event::WorkflowCancelled => None,
+        | Event::WorkflowCancelled { .. }
+        | Event::WorkflowTimedOut { .. }
+        | Event::WorkflowTerminated { .. }
+        | Event::SignalReceived { .. }
+        | Event::UpdateAccepted { .. }
+        | Event::HandlerStarted { .. }
+        | Event::HandlerCompleted { .. }
+        | Event::HandlerFailed { .. }
+        | Event::ResultFailed { .. }
+        | Event::TerminateRequested { .. }
+        | Event::WorkflowTimeoutReached
+        | Event::CompensationStarted { .. }
+        | Event::CompensationCompleted => None,
     }
 }
 

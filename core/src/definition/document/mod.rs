@@ -5,6 +5,8 @@
 //! each other, and outputs that are read before they are there. What no version of Orbit knows is told apart from what
 //! this one does not support yet.
 
+#[cfg(test)]
+mod constructs;
 mod fields;
 mod graph;
 mod places;

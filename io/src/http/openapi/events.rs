@@ -36,27 +36,73 @@ const KINDS: &[Kind] = &[
     ("StepCancelled", "The step is not wanted any more.", &["step"]),
     ("TimerStarted", "A timer runs.", &["step", "fire_at_ms"]),
     ("TimerFired", "The timer's time came; the step's output is null.", &["step"]),
+    ("StepFanOut", "A `for` step has its list: its items begin, as many at a time as it allows.", &["step", "items"]),
+    ("StepFanIn", "Every item of a `for` step ended well: its output is the list of theirs.", &["step"]),
+    ("SignalAwaited", "A step waits for a signal.", &["step", "signal", "deadline_ms?"]),
+    (
+        "SignalConsumed",
+        "A step took the signal with that number; its payload is the step's output.",
+        &["step", "signal", "received"],
+    ),
+    (
+        "SignalReceived",
+        "Somebody sent a signal. Its number is what the sender is told.",
+        &["signal", "payload", "signal_id?"],
+    ),
+    (
+        "UpdateAccepted",
+        "Somebody sent an update, the workflow took it, and this is what it was answered with.",
+        &["update", "payload", "update_id?", "result"],
+    ),
+    ("HandlerStarted", "A handler began; that of an event took the signal that its key names.", &["handler"]),
+    ("HandlerCompleted", "All steps of a handler ended well.", &["handler"]),
+    (
+        "HandlerFailed",
+        "A step of a handler failed for good; the execution ends as it would have.",
+        &["handler", "error"],
+    ),
     ("StaleResultIgnored", "A result that nothing waits for any more.", &["step", "token", "outcome"]),
     ("CancelRequested", "Somebody asked for the end.", &["reason?"]),
     (
         "LimitReached",
         "A limit of the server was reached: the execution winds down to this failure.",
-        &["limit", "error"],
+        &["limit", "error", "step?"],
     ),
+    ("TerminateRequested", "Somebody asked for the end at once.", &["reason?"]),
+    ("WorkflowTimeoutReached", "The workflow's `timeout` is over.", &[]),
+    ("ResultFailed", "The workflow's result could not be computed, and there is something to undo first.", &["error"]),
+    ("CompensationStarted", "What was done is undone, in this order.", &["reason", "steps"]),
+    ("CompensationCompleted", "All of it is undone.", &[]),
+    ("CompensationFailed", "Something of it could not be undone; the rest is.", &["step", "error"]),
     (
         "ContractViolated",
         "A value does not match its schema: the execution winds down to this failure.",
         &["boundary", "error"],
     ),
-    ("WorkflowCompleted", "The end: done, with the workflow's result.", &["output"]),
-    ("WorkflowFailed", "The end: a step failed for good, or the result could not be computed.", &["error"]),
-    ("WorkflowCancelled", "The end: cancelled.", &[]),
+    ("WorkflowCompleted", "The end: done, with the workflow's result.", &["output", "unconsumed?"]),
+    (
+        "WorkflowFailed",
+        "The end: a step failed for good, or the result could not be computed.",
+        &["error", "compensation?", "unconsumed?"],
+    ),
+    ("WorkflowCancelled", "The end: cancelled.", &["compensation?", "unconsumed?"]),
+    ("WorkflowTimedOut", "The end: it took longer than the workflow's `timeout`.", &["compensation?", "unconsumed?"]),
+    ("WorkflowTerminated", "The end: at once, without undoing anything.", &["unconsumed?"]),
 ];
 
 /// What a field is, wherever it stands.
 fn field(name: &str) -> Value {
     match name {
-        "input" | "output" => any(),
+        "input" | "output" | "payload" | "result" => any(),
+        "items" => said(json!({"type": "array", "items": any()}), "The list."),
+        "received" => said(count(), "The number of the event that received it."),
+        "handler" => said(text(), "`on_failure`, `on_cancel`, `on_timeout` or `on_event:<signal>@<number>`."),
+        "steps" => json!({"type": "array", "items": text()}),
+        "compensation" => one_of_texts(&["completed", "failed"]),
+        "unconsumed" => said(
+            json!({"type": "array", "items": unconsumed()}),
+            "Signals and updates that were taken in, and that nothing took before the end.",
+        ),
         "labels" => named("Labels"),
         "run" | "attempt" | "next_attempt" | "delay_ms" => count(),
         "redelivery" => said(boolean(), "Whether an earlier delivery of the same attempt may have run."),
@@ -65,9 +111,16 @@ fn field(name: &str) -> Value {
         "deadline_ms" | "fire_at_ms" => named("Time"),
         "error" => named("TaskError"),
         "outcome" => one_of_texts(&["succeeded", "failed"]),
-        "step" => said(text(), "The step's id."),
+        "step" => said(text(), "The step's id; `step[2]` of an item, `compensate:step` of what undoes it."),
         _ => text(),
     }
+}
+
+fn unconsumed() -> Value {
+    Object::answer("A signal or update that nothing took.")
+        .with("signal", text())
+        .with("received", said(count(), "The number of the event that received it."))
+        .build()
 }
 
 /// `Event`, and a schema for each type.
