@@ -133,10 +133,15 @@ fn commands(state: &State) -> Vec<Command> {
     };
     let session = SessionId(Uuid::nil());
     let mut commands = vec![
-        Command::Dispatch { unit, scheduled, token: Uuid::max(), worker: "w".into(), session },
+        Command::Dispatch { unit: unit.clone(), scheduled, token: Uuid::max(), worker: "w".into(), session },
         Command::Cancel { reason: None },
         Command::HistoryFull { max: 1 },
-        Command::PayloadTooLarge { what: "the input".into(), max: 1 },
+        Command::PayloadTooLarge { unit: None, what: "the input".into(), max: 1 },
+        Command::PayloadTooLarge { unit: Some(unit.clone()), what: "its input".into(), max: 1 },
+        Command::ListTooLong { unit: unit.clone(), items: 2, max: 1 },
+        Command::Terminate { reason: None },
+        Command::Signal { name: "go".into(), payload: Arc::new(Value::Null), key: None, max: 1 },
+        Command::Update { name: "go".into(), payload: Arc::new(Value::Null), key: Some("k".into()), max: 1 },
         Command::RefuseOutput { message: "no".into() },
     ];
     for token in tokens {

@@ -77,5 +77,5 @@ fn the_requests_that_are_shown_are_valid() {
             shown += 1;
         }
     }
-    assert_eq!(shown, 10, "one for each POST, and the batch of results");
+    assert_eq!(shown, 13, "one for each POST, and the batch of results");
 }

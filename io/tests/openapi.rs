@@ -7,7 +7,8 @@ use api::{STRICT, codes, problem, problems, response, template, validator};
 use hyper::Method;
 use orbit_core::api::response::{
     Accepted, Assignment, Cancels, Deployed, ExecutionItem, ExecutionView, Executions, Health, History, Leader, Polled,
-    Ready, Registered, Reply, ResultOutcome, Started, WorkerView, Workers, WorkflowItem, WorkflowView, Workflows,
+    Queried, Ready, Registered, Reply, ResultOutcome, Signalled, Started, Updated, WorkerView, Workers, WorkflowItem,
+    WorkflowView, Workflows,
 };
 use orbit_core::api::{ApiError, ErrorCode, Response};
 use orbit_core::definition::{LocatedProblem, Location, Problem};
@@ -424,13 +425,18 @@ fn waiting() -> Vec<Waiting> {
             },
             Reason::Retry { attempt: attempt(full), until_ms: ClusterMs(1) },
             Reason::Sleep { until_ms: ClusterMs(1) },
+            Reason::Signal { signal: "go".into(), until_ms: full.then_some(ClusterMs(1)) },
+            Reason::Items { items: 3, ended: 1 },
             Reason::Server,
         ]
     };
-    let kinds = [WaitingKind::Task, WaitingKind::Sleep, WaitingKind::Compute];
+    let kinds = [WaitingKind::Task, WaitingKind::Sleep, WaitingKind::Compute, WaitingKind::Await, WaitingKind::For];
+    let units = [None, Some("a[3]".into())];
     let all = reasons(true).into_iter().chain(reasons(false)).zip(kinds.into_iter().cycle());
-    let waiting =
-        all.map(|(reason, kind)| Waiting { step_id: "a".into(), kind, since_ms: ClusterMs(1), reason }).collect();
+    let waiting = all
+        .zip(units.into_iter().cycle())
+        .map(|((reason, kind), unit)| Waiting { step_id: "a".into(), unit, kind, since_ms: ClusterMs(1), reason })
+        .collect();
     assert!(reasons(true).iter().all(is_known_reason));
     waiting
 }
@@ -443,6 +449,8 @@ fn is_known_reason(reason: &Reason) -> bool {
         | Reason::Running { .. }
         | Reason::Retry { .. }
         | Reason::Sleep { .. }
+        | Reason::Signal { .. }
+        | Reason::Items { .. }
         | Reason::Server => true,
     }
 }
@@ -556,6 +564,10 @@ fn replies() -> Vec<(Response, &'static [&'static str])> {
             Reply::Executions(page),
             Reply::Execution(execution(full)),
             Reply::Cancelled(execution(full)),
+            Reply::Terminated(execution(full)),
+            Reply::Signalled(Signalled { seq: Seq(3) }),
+            Reply::Updated(Updated { seq: Seq(3), result: json_of(json!(full)) }),
+            Reply::Queried(Queried { result: json_of(json!(full.then_some([1]))) }),
             Reply::History(history),
             Reply::Registered(registered),
             Reply::Polled(polled),
@@ -577,6 +589,10 @@ fn replies() -> Vec<(Response, &'static [&'static str])> {
             Reply::Executions(_) => &["GET /v1/executions"],
             Reply::Execution(_) => &["GET /v1/executions/a", "GET /v1/executions/a/wait"],
             Reply::Cancelled(_) => &["POST /v1/executions/a/cancel"],
+            Reply::Terminated(_) => &["POST /v1/executions/a/terminate"],
+            Reply::Signalled(_) => &["POST /v1/executions/a/signals/go"],
+            Reply::Updated(_) => &["POST /v1/executions/a/updates/raise"],
+            Reply::Queried(_) => &["GET /v1/executions/a/queries/state"],
             Reply::History(_) => &["GET /v1/executions/a/history"],
             Reply::Registered(_) => &["POST /v1/workers/register"],
             Reply::Polled(_) => &["POST /v1/workers/poll"],

@@ -40,7 +40,7 @@ def shorten(value):
         return [shorten(item) for item in value]
     if isinstance(value, dict):
         # Payloads are bounded as a whole, far above what is made up here.
-        return {key: item if key in ("input", "output", "details") else shorten(item) for key, item in value.items()}
+        return {key: item if key in ("input", "output", "payload", "details") else shorten(item) for key, item in value.items()}
     return value
 
 

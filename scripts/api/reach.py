@@ -136,6 +136,11 @@ def life(server):
     server.expect(404, "POST", one + "/cancel", {}, id="nobody")
     server.expect(201, "POST", executions, {**start, "execution_id": "reach-3"})
     server.expect(200, "POST", one + "/cancel", {"reason": "enough"}, id="reach-3")
+    server.expect(409, "POST", one + "/terminate", {}, id="reach-1")
+    server.expect(404, "POST", one + "/terminate", {}, id="nobody")
+    server.expect(201, "POST", executions, {**start, "execution_id": "reach-4"})
+    assert server.expect(200, "POST", one + "/terminate", {"reason": "it hangs"}, id="reach-4")["status"] == "terminated"
+    asks(server)
     server.expect(200, "GET", "/v1/workers")
     server.expect(200, "POST", "/v1/workers/unregister", {"session_id": session})
     for path in ("poll", "heartbeat", "unregister"):
@@ -143,6 +148,45 @@ def life(server):
     for path in ("/v1/health", "/v1/ready", "/v1/metrics", "/livez", "/readyz", "/leaderz"):
         server.expect(200, "GET", path)
     server.expect(200, "GET", "/v1/schemas/orbit-def-1.json")
+
+
+def asks(server):
+    """What is sent to an execution that waits for a signal, and asked of it."""
+    definition = {
+        "name": "ReachSignals",
+        "version": "1",
+        "signals": {"go": {"payload": {"type": "object"}}},
+        "updates": {"raise": {"payload": {"type": "integer"}, "when": "${ event < 10 }", "result": "${ event + 1 }"}},
+        "queries": {"state": {"paid": "${ steps.pay.output }"}, "broken": "${ input.nothing.at_all }"},
+        "steps": [{"id": "pay", "await": "go"}],
+    }
+    one = "/v1/executions/{id}"
+    signals, updates, queries = one + "/signals/{name}", one + "/updates/{name}", one + "/queries/{name}"
+    server.expect(201, "POST", "/v1/workflows", definition)
+    server.expect(201, "POST", "/v1/executions", {"workflow": "ReachSignals", "execution_id": "reach-5"})
+    asked = server.expect(200, "GET", queries, id="reach-5", name="state")
+    assert asked == {"result": {"paid": None}}, asked
+    server.expect(404, "GET", queries, id="reach-5", name="nobody")
+    server.expect(404, "GET", queries, id="nobody", name="state")
+    server.expect(422, "GET", queries, id="reach-5", name="broken")
+    raised = {"payload": 3, "update_id": "r-1"}
+    taken = server.expect(200, "POST", updates, raised, id="reach-5", name="raise")
+    assert taken["result"] == 4, taken
+    assert server.expect(200, "POST", updates, raised, id="reach-5", name="raise") == taken
+    server.expect(404, "POST", updates, raised, id="reach-5", name="nobody")
+    server.expect(409, "POST", updates, {"payload": 20}, id="reach-5", name="raise")
+    server.expect(422, "POST", updates, {"payload": "three"}, id="reach-5", name="raise")
+    paid = {"payload": {"by": "card"}, "signal_id": "p-1"}
+    server.expect(404, "POST", signals, paid, id="reach-5", name="nobody")
+    server.expect(404, "POST", signals, paid, id="nobody", name="go")
+    server.expect(422, "POST", signals, {"payload": 1}, id="reach-5", name="go")
+    sent = server.expect(200, "POST", signals, paid, id="reach-5", name="go")
+    assert server.expect(200, "GET", one + "/wait", id="reach-5")["status"] == "completed"
+    assert server.expect(200, "POST", signals, paid, id="reach-5", name="go") == sent
+    server.expect(409, "POST", signals, {**paid, "signal_id": "p-2"}, id="reach-5", name="go")
+    server.expect(409, "POST", updates, {"payload": 3}, id="reach-5", name="raise")
+    asked = server.expect(200, "GET", queries, id="reach-5", name="state")
+    assert asked == {"result": {"paid": {"by": "card"}}}, asked
 
 
 def report(server, files):

@@ -19,7 +19,7 @@ use hyper::Method;
 use orbit_core::api::response::ResultOutcome;
 use orbit_core::api::{ApiError, ErrorCode, Request};
 use orbit_core::definition::nearest;
-use orbit_core::id::{ExecutionId, Version, WorkflowName};
+use orbit_core::id::{ExecutionId, QueryName, SignalName, Version, WorkflowName};
 use serde_json::Value;
 
 /// What a client can name: a path of the API.
@@ -36,6 +36,19 @@ pub enum Resource {
     History(ExecutionId),
     Wait(ExecutionId),
     Cancel(ExecutionId),
+    Terminate(ExecutionId),
+    Signal {
+        execution: ExecutionId,
+        name: SignalName,
+    },
+    Update {
+        execution: ExecutionId,
+        name: SignalName,
+    },
+    Query {
+        execution: ExecutionId,
+        name: QueryName,
+    },
     Workers,
     Register,
     Poll,
@@ -134,6 +147,10 @@ templates! {
     Resource::History(_) => "/v1/executions/{id}/history",
     Resource::Wait(_) => "/v1/executions/{id}/wait",
     Resource::Cancel(_) => "/v1/executions/{id}/cancel",
+    Resource::Terminate(_) => "/v1/executions/{id}/terminate",
+    Resource::Signal { .. } => "/v1/executions/{id}/signals/{name}",
+    Resource::Update { .. } => "/v1/executions/{id}/updates/{name}",
+    Resource::Query { .. } => "/v1/executions/{id}/queries/{name}",
     Resource::Workers => "/v1/workers",
     Resource::Register => "/v1/workers/register",
     Resource::Poll => "/v1/workers/poll",
@@ -162,6 +179,16 @@ impl Resource {
             Some(["v1", "executions", id, "history"]) => Resource::History(execution_id(id)?),
             Some(["v1", "executions", id, "wait"]) => Resource::Wait(execution_id(id)?),
             Some(["v1", "executions", id, "cancel"]) => Resource::Cancel(execution_id(id)?),
+            Some(["v1", "executions", id, "terminate"]) => Resource::Terminate(execution_id(id)?),
+            Some(["v1", "executions", id, "signals", name]) => {
+                Resource::Signal { execution: execution_id(id)?, name: SignalName::new(named("name", name)?) }
+            }
+            Some(["v1", "executions", id, "updates", name]) => {
+                Resource::Update { execution: execution_id(id)?, name: SignalName::new(named("name", name)?) }
+            }
+            Some(["v1", "executions", id, "queries", name]) => {
+                Resource::Query { execution: execution_id(id)?, name: QueryName::new(named("name", name)?) }
+            }
             Some(["v1", "workers"]) => Resource::Workers,
             Some(["v1", "workers", "poll"]) => Resource::Poll,
             Some(["v1", "workers", "heartbeat"]) => Resource::Heartbeat,
@@ -205,10 +232,14 @@ impl Resource {
 
     /// Whether a method does anything to it.
     pub fn takes(&self, verb: Verb) -> bool {
-        use Resource::{Cancel, Complete, Executions, Fail, Heartbeat, Poll, Register, Unregister, Workflows};
+        use Resource::{
+            Cancel, Complete, Executions, Fail, Heartbeat, Poll, Register, Signal, Terminate, Unregister, Update,
+            Workflows,
+        };
         match self {
             Workflows | Executions => true,
-            Cancel(_) | Register | Poll | Heartbeat | Unregister | Complete | Fail => verb == Verb::Post,
+            Cancel(_) | Terminate(_) | Signal { .. } | Update { .. } => verb == Verb::Post,
+            Register | Poll | Heartbeat | Unregister | Complete | Fail => verb == Verb::Post,
             _ => verb == Verb::Get,
         }
     }
@@ -291,6 +322,9 @@ impl Resource {
                             Request::GetWorkflow { name: name.clone(), version: version.clone() }
                         }
                         Resource::Execution(id) => Request::GetExecution(id.clone()),
+                        Resource::Query { execution, name } => {
+                            Request::Query { execution: execution.clone(), name: name.clone() }
+                        }
                         _ => Request::ListWorkers,
                     })
                 }
@@ -306,7 +340,22 @@ impl Resource {
         let payloads = Payloads { max_bytes: limits.max_payload_bytes, body_bytes: body.len() };
         match self {
             Resource::Workflows => workflows::deploy(query, media, body),
-            Resource::Cancel(id) => executions::cancel(id.clone(), body).map(Routed::from),
+            Resource::Cancel(id) => {
+                let reason = executions::reason(body)?;
+                Ok(Request::Cancel { execution: id.clone(), reason }.into())
+            }
+            Resource::Terminate(id) => {
+                let reason = executions::reason(body)?;
+                Ok(Request::Terminate { execution: id.clone(), reason }.into())
+            }
+            Resource::Signal { execution, name } => {
+                let signal = executions::message(name.clone(), "signal_id", body, &payloads)?;
+                Ok(Request::Signal { execution: execution.clone(), signal }.into())
+            }
+            Resource::Update { execution, name } => {
+                let update = executions::message(name.clone(), "update_id", body, &payloads)?;
+                Ok(Request::Update { execution: execution.clone(), update }.into())
+            }
             _ => {
                 let value = json::parse(body)?;
                 match self {
@@ -338,7 +387,7 @@ fn no_route(path: &str) -> ApiError {
     ApiError::new(ErrorCode::NotFound, message)
 }
 
-/// A name in a path: of a workflow, or of a version.
+/// A name in a path: of a workflow, a version, a signal …
 fn named(part: &str, text: &str) -> Result<String, ApiError> {
     let name = url::segment(part, text)?;
     match name_problem(&name, MAX_NAME) {
@@ -364,7 +413,7 @@ fn execution_id(text: &str) -> Result<ExecutionId, ApiError> {
 /// The longest name of a workflow, version, worker, task or contract version, in bytes.
 pub(super) const MAX_NAME: usize = 255;
 
-/// The check of payloads: inputs, outputs, details of errors.
+/// The check of payloads: inputs, outputs, what signals bring, details of errors.
 pub(super) struct Payloads {
     max_bytes: usize,
     body_bytes: usize,

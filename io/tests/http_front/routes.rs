@@ -1,10 +1,11 @@
 //! Every route once, from bytes to the node and back.
 
 use super::support::{SESSION, Says, Server, fine, one_task, poll, quick, session, token};
-use orbit_core::api::request::{ListExecutions, Poll, Register, ReportForm, Start, TaskOutcome, TaskResult};
+use orbit_core::api::request::{ListExecutions, Message, Poll, Register, ReportForm, Start, TaskOutcome, TaskResult};
 use orbit_core::api::response::{
-    Accepted, Cancels, Deployed, ExecutionItem, ExecutionView, Executions, Health, History, Metrics, QueueView, Ready,
-    Registered, Reply, ResultOutcome, Started, WorkerView, Workers, WorkflowItem, WorkflowView, Workflows,
+    Accepted, Cancels, Deployed, ExecutionItem, ExecutionView, Executions, Health, History, Metrics, Queried,
+    QueueView, Ready, Registered, Reply, ResultOutcome, Signalled, Started, Updated, WorkerView, Workers, WorkflowItem,
+    WorkflowView, Workflows,
 };
 use orbit_core::api::{ApiError, ErrorCode, Request, Response};
 use orbit_core::execution::event::{Event, Labels, Recorded, TaskError};
@@ -228,7 +229,50 @@ fn about_executions() -> Vec<Exchange> {
             status: 200,
             answer: view_json(),
         },
+        Exchange {
+            method: "POST",
+            target: "/v1/executions/order-1/terminate",
+            body: json!({"reason": "it hangs"}),
+            request: Request::Terminate { execution: "order-1".into(), reason: Some("it hangs".into()) },
+            response: Response::ok(Reply::Terminated(view())),
+            status: 200,
+            answer: view_json(),
+        },
+        Exchange {
+            method: "POST",
+            target: "/v1/executions/order-1/signals/paid",
+            body: json!({"payload": {"by": "card"}, "signal_id": "p-1"}),
+            request: Request::Signal {
+                execution: "order-1".into(),
+                signal: message("paid", json!({"by": "card"}), "p-1"),
+            },
+            response: Response::ok(Reply::Signalled(Signalled { seq: Seq(6) })),
+            status: 200,
+            answer: json!({"seq": 6}),
+        },
+        Exchange {
+            method: "POST",
+            target: "/v1/executions/order-1/updates/raise%20it",
+            body: json!({"payload": 3, "update_id": "r-1"}),
+            request: Request::Update { execution: "order-1".into(), update: message("raise it", json!(3), "r-1") },
+            response: Response::ok(Reply::Updated(Updated { seq: Seq(7), result: Arc::new(json!([3])) })),
+            status: 200,
+            answer: json!({"seq": 7, "result": [3]}),
+        },
+        Exchange {
+            method: "GET",
+            target: "/v1/executions/order-1/queries/state",
+            body: Value::Null,
+            request: Request::Query { execution: "order-1".into(), name: "state".into() },
+            response: Response::ok(Reply::Queried(Queried { result: Arc::new(json!({"paid": null})) })),
+            status: 200,
+            answer: json!({"result": {"paid": null}}),
+        },
     ]
+}
+
+fn message(name: &str, payload: Value, key: &str) -> Message {
+    Message { name: name.into(), payload: Arc::new(payload), key: Some(key.into()) }
 }
 
 fn about_workers() -> Vec<Exchange> {

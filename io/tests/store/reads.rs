@@ -61,6 +61,24 @@ fn a_list_is_newest_first_and_holds_what_its_filters_let_through() {
 }
 
 #[test]
+fn every_status_is_kept_and_found() {
+    let (mut store, fence) = Running::led();
+    let id = |status: Status| format!("it-is-{}", status.as_str());
+    let groups = Status::ALL
+        .into_iter()
+        .zip(1..)
+        .map(|(status, n)| group(n, vec![start_with(&id(status), 1, row("W", status, 10, &[]), Wake::Hot)]));
+    store.written(fence, groups.collect());
+    for status in Status::ALL {
+        let filter = SummaryFilter { status: Some(status), ..SummaryFilter::default() };
+        assert_eq!(store.list(list(filter)), [id(status)]);
+        let read = Transaction::Summary(ReadSummary { execution: execution_id(&id(status)) });
+        let Verdict::Summary(Some(found)) = store.done(Connection::Requests, read) else { panic!("not found") };
+        assert_eq!(found.summary.status, status);
+    }
+}
+
+#[test]
 fn pages_of_a_list_join_without_gap_or_repetition_where_times_are_equal() {
     let mut store = five();
     for filter in [SummaryFilter::default(), SummaryFilter { labels: labels(&[("team", "x")]), ..Default::default() }] {

@@ -107,6 +107,34 @@ pub fn cancel() -> Value {
     json!({"reason": "the guest has left"})
 }
 
+pub fn terminated() -> Value {
+    let mut execution = execution_item("terminated", 1_795_976_236_492);
+    execution["run"] = 1.into();
+    execution["input"] = json!({"name": "Ada"});
+    execution["last_seq"] = 7.into();
+    execution
+}
+
+pub fn signal() -> Value {
+    json!({"payload": {"table": 4}, "signal_id": "seated-1"})
+}
+
+pub fn signalled() -> Value {
+    json!({"seq": 6})
+}
+
+pub fn update() -> Value {
+    json!({"payload": {"guests": 3}, "update_id": "guests-1"})
+}
+
+pub fn updated() -> Value {
+    json!({"seq": 7, "result": {"guests": 3}})
+}
+
+pub fn queried() -> Value {
+    json!({"result": {"table": 4, "greeting": null}})
+}
+
 pub fn register() -> Value {
     let contract = json!({"task_name": "demo.greet", "contract_version": "1"});
     json!({"worker_id": "greeter-1", "runtime": "python", "sdk": "orbit-sdk/0.1.0", "contracts": [contract]})

@@ -97,7 +97,7 @@ twice, whole numbers that no 64 bits hold. In requests, a field that is `null` c
 whole number 465. Lengths of names and other texts are bounded in bytes of UTF-8 (`maxLength` counts characters).
 
 Every request may be sent again when its answer was lost: reads change nothing; deployments, starts with an \
-`execution_id`, cancels and results take effect once.
+`execution_id`, signals with a `signal_id`, updates with an `update_id`, cancels and results take effect once.
 
 Beside the statuses that are listed, any path may answer 404 (`NOT_FOUND`: there is no such route), any method that a \
 route does not take is answered with 405 (`METHOD_NOT_ALLOWED`, with `allow`), what is no HTTP with 400 (`INVALID_REQUEST`), and a \
@@ -109,6 +109,9 @@ fn path_parameters(template: &str) -> Vec<Value> {
     let parameter = |name: &str| {
         let (schema, description) = match name {
             "id" => ("ExecutionId", "The execution's id."),
+            "name" if template.contains("/signals/") => ("Name", "The signal's name."),
+            "name" if template.contains("/updates/") => ("Name", "The update's name."),
+            "name" if template.contains("/queries/") => ("Name", "The query's name."),
             "name" => ("Name", "The workflow's name."),
             _ => ("Name", "The version."),
         };

@@ -82,6 +82,10 @@ const EXECUTION_LINKS: &[Link] = &[
     Link { to: "getHistory", passes: &[("id", "execution_id")] },
     Link { to: "waitForExecution", passes: &[("id", "execution_id")] },
     Link { to: "cancelExecution", passes: &[("id", "execution_id")] },
+    Link { to: "terminateExecution", passes: &[("id", "execution_id")] },
+    Link { to: "signalExecution", passes: &[("id", "execution_id")] },
+    Link { to: "updateExecution", passes: &[("id", "execution_id")] },
+    Link { to: "queryExecution", passes: &[("id", "execution_id")] },
 ];
 
 /// What a method does to a resource; None where it does nothing. `METHOD_NOT_ALLOWED` is no operation.
@@ -91,14 +95,17 @@ pub fn describe(resource: &Resource, verb: Verb) -> Option<Operation> {
     }
     Some(match (resource, verb) {
         (Resource::Workflows | Resource::Workflow { .. }, _) => workflow(resource, verb),
+        (Resource::Executions | Resource::Execution(_) | Resource::History(_) | Resource::Wait(_), _) => {
+            execution(resource, verb)
+        }
         (
-            Resource::Executions
-            | Resource::Execution(_)
-            | Resource::History(_)
-            | Resource::Wait(_)
-            | Resource::Cancel(_),
+            Resource::Cancel(_)
+            | Resource::Terminate(_)
+            | Resource::Signal { .. }
+            | Resource::Update { .. }
+            | Resource::Query { .. },
             _,
-        ) => execution(resource, verb),
+        ) => ask(resource),
         (Resource::Workers | Resource::Register | Resource::Poll | Resource::Heartbeat | Resource::Unregister, _) => {
             worker(resource)
         }
@@ -246,16 +253,84 @@ fn execution(resource: &Resource, verb: Verb) -> Operation {
             errors: &[ErrorCode::UnknownExecution],
             ..Operation::default()
         },
-        (Resource::Cancel(_), _) => Operation {
+        _ => unreachable!("no resource of executions"),
+    }
+}
+
+/// What clients ask of one execution.
+fn ask(resource: &Resource) -> Operation {
+    let tag = "Executions";
+    let may_be_empty = |schema, example| Body { required: false, ..body(schema, example).expect("just made") };
+    match resource {
+        Resource::Cancel(_) => Operation {
             id: "cancelExecution",
             tag,
             summary: "Ask for the end of an execution",
-            body: Some(Body { required: false, ..body("CancelRequest", examples::cancel()).expect("just made") }),
+            description: "What it did is undone as its definition says, and its handler of cancels runs.",
+            body: Some(may_be_empty("CancelRequest", examples::cancel())),
             answers: vec![ok("The execution as it stands then.", "Execution", examples::running())],
             errors: &[ErrorCode::UnknownExecution, ErrorCode::ExecutionFinished],
             ..Operation::default()
         },
-        _ => unreachable!("no resource of executions"),
+        Resource::Terminate(_) => Operation {
+            id: "terminateExecution",
+            tag,
+            summary: "End an execution at once",
+            description: "Nothing is undone and no handler runs. Cancel instead, unless that does not come to an end.",
+            body: Some(may_be_empty("CancelRequest", examples::cancel())),
+            answers: vec![ok("The execution as it ended.", "Execution", examples::terminated())],
+            errors: &[ErrorCode::UnknownExecution, ErrorCode::ExecutionFinished],
+            ..Operation::default()
+        },
+        Resource::Signal { .. } => Operation {
+            id: "signalExecution",
+            tag,
+            summary: "Send a signal to an execution",
+            description: "It is durable once the answer is there, and waits until a step or a handler takes it. To \
+                          repeat it safely, give it a `signal_id`.",
+            body: Some(may_be_empty("SignalRequest", examples::signal())),
+            answers: vec![ok("The execution has it.", "Signalled", examples::signalled())],
+            errors: &[
+                ErrorCode::UnknownExecution,
+                ErrorCode::UnknownSignal,
+                ErrorCode::ExecutionFinished,
+                ErrorCode::SignalIdConflict,
+                ErrorCode::SignalPayloadInvalid,
+            ],
+            ..Operation::default()
+        },
+        Resource::Update { .. } => Operation {
+            id: "updateExecution",
+            tag,
+            summary: "Send an update to an execution",
+            description: "The workflow takes it or refuses it, and answers at once; what it took is durable then. To \
+                          repeat it safely, give it an `update_id`.",
+            body: Some(may_be_empty("UpdateRequest", examples::update())),
+            answers: vec![ok("The workflow took it.", "Updated", examples::updated())],
+            errors: &[
+                ErrorCode::UnknownExecution,
+                ErrorCode::UnknownUpdate,
+                ErrorCode::ExecutionFinished,
+                ErrorCode::SignalIdConflict,
+                ErrorCode::UpdateRejected,
+                ErrorCode::UpdatePayloadInvalid,
+            ],
+            ..Operation::default()
+        },
+        _ => Operation {
+            id: "queryExecution",
+            tag,
+            summary: "Ask an execution about its state",
+            description: "Changes nothing, and is answered after the end too.",
+            answers: vec![ok("What the query gives.", "Queried", examples::queried())],
+            errors: &[
+                ErrorCode::UnknownExecution,
+                ErrorCode::UnknownQuery,
+                ErrorCode::QueryFailed,
+                ErrorCode::OutcomeUnknown,
+            ],
+            ..Operation::default()
+        },
     }
 }
 

@@ -7,7 +7,7 @@ use super::build::{
 use super::events;
 use crate::http::fields::{EXECUTION_ID, MAX_EXECUTION_ID};
 use crate::http::route::MAX_NAME;
-use crate::http::route::executions::{MAX_LABEL_KEY, MAX_LABEL_VALUE, MAX_LABELS, MAX_REASON};
+use crate::http::route::executions::{MAX_LABEL_KEY, MAX_LABEL_VALUE, MAX_LABELS, MAX_MESSAGE_ID, MAX_REASON};
 use crate::http::route::tasks::{MAX_CODE, MAX_RESULTS};
 use crate::http::route::workers::{MAX_CONTRACTS, MAX_HOLDING, MAX_RUNTIME, MAX_SDK, MAX_TASKS, MAX_WAIT_MS, WAIT_MS};
 use orbit_core::api::ErrorCode;
@@ -266,6 +266,22 @@ fn executions() -> Schemas {
                 .maybe("reason", json!({"type": "string", "maxLength": MAX_REASON, "pattern": "^[^\\u0000]*$"}))
                 .build(),
         ),
+        ("SignalRequest", message("A signal to send.", "signal_id")),
+        (
+            "Signalled",
+            Object::answer("A signal was taken in.")
+                .with("seq", said(count(), "Its number in the history; of a repetition that of the first."))
+                .build(),
+        ),
+        ("UpdateRequest", message("An update to send.", "update_id")),
+        (
+            "Updated",
+            Object::answer("An update was taken by the workflow.")
+                .with("seq", said(count(), "Its number in the history; of a repetition that of the first."))
+                .with("result", said(any(), "What the workflow answers; to a repetition what it answered first."))
+                .build(),
+        ),
+        ("Queried", Object::answer("What a query gave.").with("result", any()).build()),
         (
             "History",
             Object::answer("Events of an execution, in their order.")
@@ -277,12 +293,30 @@ fn executions() -> Schemas {
     ])
 }
 
-/// Fields stand where they mean something: those of an attempt with every reason but `sleep` and `server`.
+/// A signal or an update, whose id stands in the field `key`.
+fn message(what: &str, key: &str) -> Value {
+    let id = json!({"type": "string", "minLength": 1, "maxLength": MAX_MESSAGE_ID, "pattern": "^[^\\u0000]*$"});
+    Object::request(what)
+        .maybe("payload", said(named("Payload"), "Null without it."))
+        .maybe(key, said(id, "With it, a repetition does nothing again and is answered as the first was."))
+        .build()
+}
+
+/// Fields stand where they mean something: those of an attempt with the first four reasons.
 fn waiting() -> Value {
-    let reasons = ["no_worker", "queued", "running", "retry", "sleep", "server"];
+    let reasons = ["no_worker", "queued", "running", "retry", "sleep", "signal", "items", "server"];
     Object::answer("A step that has begun and not ended, and what it waits for.")
         .with("step_id", text())
-        .with("kind", one_of_texts(&["task", "sleep", "compute"]))
+        .maybe(
+            "unit",
+            said(
+                text(),
+                "What of the step it is, where it is not the step as a whole: `ship[3]`, the fourth item of a `for` \
+                 step; `compensate:charge`, what undoes it; `on_failure/tell` or `on_event:paid@17/note`, a run of a \
+                 handler.",
+            ),
+        )
+        .with("kind", one_of_texts(&["task", "sleep", "compute", "await", "for"]))
         .with("since_ms", said(named("Time"), "When it began to wait for this."))
         .with(
             "reason",
@@ -290,7 +324,8 @@ fn waiting() -> Value {
                 one_of_texts(&reasons),
                 "`no_worker`: no worker that is alive offers the task in this version of its contract. `queued`: some \
                  do, and none has taken it so far. `running`: a worker has it. `retry`: an attempt failed, and the \
-                 next one waits for its time. `sleep`: a timer runs. `server`: the server goes on by itself.",
+                 next one waits for its time. `sleep`: a timer runs. `signal`: no signal of that name has come. `items`: \
+                 items of the list are under way. `server`: the server goes on by itself.",
             ),
         )
         .maybe("task_name", text())
@@ -302,7 +337,10 @@ fn waiting() -> Value {
         .maybe("sessions", said(count(), "With `queued`: how many worker sessions offer the task."))
         .maybe("worker_id", said(text(), "With `running`: who has it."))
         .maybe("deadline_ms", said(named("Time"), "With `running`: when the attempt is given up."))
-        .maybe("until_ms", said(named("Time"), "With `retry` and `sleep`: when it goes on."))
+        .maybe("until_ms", said(named("Time"), "With `retry`, `sleep` and perhaps `signal`: when it goes on."))
+        .maybe("signal", said(text(), "With `signal`: the signal's name."))
+        .maybe("items", said(count(), "With `items`: how many there are."))
+        .maybe("ended", said(count(), "With `items`: how many of them have ended."))
         .build()
 }
 

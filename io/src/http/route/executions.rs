@@ -1,14 +1,14 @@
-//! `/v1/executions`: starts, reads, waits, cancels.
+//! `/v1/executions`: starts, reads, waits, signals and updates, cancels.
 
 use super::{MAX_NAME, Payloads};
 use crate::http::fields::{Fields, Place, name, name_problem, text};
 use crate::http::json;
 use crate::http::url::{self, Query};
-use orbit_core::api::request::{ListExecutions, Start};
+use orbit_core::api::request::{ListExecutions, Message, Start};
 use orbit_core::api::{ApiError, Request};
 use orbit_core::definition::nearest;
 use orbit_core::execution::event::Labels;
-use orbit_core::id::{ExecutionId, Seq, Version, WorkflowName};
+use orbit_core::id::{ExecutionId, Seq, SignalName, Version, WorkflowName};
 use orbit_core::store::append::Status;
 use orbit_core::time::ClusterMs;
 use serde_json::Value;
@@ -21,6 +21,8 @@ pub const MAX_LABEL_KEY: usize = 64;
 pub const MAX_LABEL_VALUE: usize = 255;
 pub const MAX_REASON: usize = 4096;
 pub const MAX_CURSOR: usize = 2048;
+/// Bytes of a `signal_id` or `update_id`.
+pub const MAX_MESSAGE_ID: usize = 255;
 
 /// Executions of a page, without `limit` and at most.
 pub const LIST_LIMIT: u32 = 100;
@@ -160,17 +162,38 @@ pub fn wait(execution: ExecutionId, query: Option<&str>) -> Result<Request, ApiE
     Ok(Request::Wait { execution, timeout: Duration::from_millis(timeout) })
 }
 
-/// POST `/v1/executions/{id}/cancel`. The body may be empty.
-pub fn cancel(execution: ExecutionId, body: &[u8]) -> Result<Request, ApiError> {
-    let mut reason = None;
-    if !body.is_empty() {
-        let mut fields = Fields::of(json::parse(body)?, Place::Body, &["reason"])?;
-        reason = fields.optional("reason", |value, place| {
-            let reason = text(value, place, MAX_REASON)?;
-            if reason.contains('\0') { Err(place.invalid("must not contain U+0000")) } else { Ok(reason) }
-        })?;
+/// What a cancel or a terminate brings: perhaps why. The body may be empty.
+pub fn reason(body: &[u8]) -> Result<Option<String>, ApiError> {
+    if body.is_empty() {
+        return Ok(None);
     }
-    Ok(Request::Cancel { execution, reason })
+    let mut fields = Fields::of(json::parse(body)?, Place::Body, &["reason"])?;
+    fields.optional("reason", |value, place| without_nul(text(value, place, MAX_REASON)?, place))
+}
+
+/// What a signal or an update brings: `payload`, and its id in the field `key`. The body may be empty.
+pub fn message(name: SignalName, key: &str, body: &[u8], payloads: &Payloads) -> Result<Message, ApiError> {
+    if body.is_empty() {
+        return Ok(Message { name, payload: Arc::new(Value::Null), key: None });
+    }
+    let mut fields = Fields::of(json::parse(body)?, Place::Body, &["payload", key])?;
+    Ok(Message {
+        name,
+        payload: Arc::new(payloads.take(&mut fields, Place::Body, "payload")?),
+        key: fields.optional(key, message_id)?,
+    })
+}
+
+fn message_id(value: Value, place: Place<'_>) -> Result<String, ApiError> {
+    let id = text(value, place, usize::MAX)?;
+    if id.is_empty() || id.len() > MAX_MESSAGE_ID {
+        return Err(place.invalid(format_args!("must have 1 to {MAX_MESSAGE_ID} bytes; it has {}", id.len())));
+    }
+    without_nul(id, place)
+}
+
+fn without_nul(text: String, place: Place<'_>) -> Result<String, ApiError> {
+    if text.contains('\0') { Err(place.invalid("must not contain U+0000")) } else { Ok(text) }
 }
 
 fn small(query: &mut Query<'_>, name: &str, min: u32, max: u32) -> Result<Option<u32>, ApiError> {

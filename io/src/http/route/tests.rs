@@ -1,5 +1,7 @@
 use super::*;
-use orbit_core::api::request::{Contract, ListExecutions, Poll, Register, ReportForm, Start, TaskOutcome, TaskResult};
+use orbit_core::api::request::{
+    Contract, ListExecutions, Message, Poll, Register, ReportForm, Start, TaskOutcome, TaskResult,
+};
 use orbit_core::api::response::Accepted;
 use orbit_core::execution::event::{Labels, TaskError};
 use orbit_core::id::{Seq, SessionId, Token};
@@ -73,6 +75,10 @@ fn each_path_leads_to_its_resource() {
         ("/v1/executions/order-1/history", Resource::History(id())),
         ("/v1/executions/order-1/wait", Resource::Wait(id())),
         ("/v1/executions/order-1/cancel", Resource::Cancel(id())),
+        ("/v1/executions/order-1/terminate", Resource::Terminate(id())),
+        ("/v1/executions/order-1/signals/paid%20now", Resource::Signal { execution: id(), name: "paid now".into() }),
+        ("/v1/executions/order-1/updates/raise", Resource::Update { execution: id(), name: "raise".into() }),
+        ("/v1/executions/order-1/queries/state", Resource::Query { execution: id(), name: "state".into() }),
         ("/v1/workers", Resource::Workers),
         ("/v1/workers/register", Resource::Register),
         ("/v1/workers/poll", Resource::Poll),
@@ -102,6 +108,9 @@ fn other_paths_are_not_found() {
         "/v1/executions/",
         "/v1/executions/a/b",
         "/v1/executions//history",
+        "/v1/executions/a/signals",
+        "/v1/executions/a/signals/",
+        "/v1/executions/a/terminate/x",
         "/v1/workflows/a/versions",
         "/v1/workflows/a/versions/",
         "/v1/workflows/",
@@ -170,6 +179,10 @@ fn other_methods_are_refused_with_those_that_are_allowed() {
         ("/v1/workflows", "GET, HEAD, POST"),
         ("/v1/executions/a", "GET, HEAD"),
         ("/v1/executions/a/cancel", "POST"),
+        ("/v1/executions/a/terminate", "POST"),
+        ("/v1/executions/a/signals/s", "POST"),
+        ("/v1/executions/a/updates/u", "POST"),
+        ("/v1/executions/a/queries/q", "GET, HEAD"),
         ("/v1/workers/poll", "POST"),
         ("/v1/health", "GET, HEAD"),
         ("/leaderz", "GET, HEAD"),
@@ -418,7 +431,9 @@ fn parameters_are_refused_where_they_are_wrong() {
     assert_eq!(list.labels.len(), 1, "the same again says nothing new");
     let error = get("/v1/executions?status=done").unwrap_err();
     assert!(
-        error.message.ends_with("the statuses are running, quarantined, completed, failed, cancelled"),
+        error
+            .message
+            .ends_with("the statuses are running, quarantined, completed, failed, cancelled, timed_out, terminated"),
         "{error:?}"
     );
 }
@@ -437,6 +452,7 @@ fn other_reads_take_no_parameters_and_probes_pass_over_them() {
         ("/v1/workflows", Request::ListWorkflows),
         ("/v1/workflows/W", Request::GetWorkflow { name: "W".into(), version: None }),
         ("/v1/workflows/W/versions/2", Request::GetWorkflow { name: "W".into(), version: Some("2".into()) }),
+        ("/v1/executions/a/queries/q%20r", Request::Query { execution: "a".into(), name: "q r".into() }),
         ("/v1/workers", Request::ListWorkers),
         ("/v1/health", Request::Health),
         ("/v1/health?t=123", Request::Health),
@@ -464,6 +480,65 @@ fn a_cancel_may_give_a_reason_or_have_no_body_at_all() {
         assert_eq!(refused(post("/v1/executions/a/cancel", bad)), invalid("reason"));
     }
     assert_eq!(refused(post("/v1/executions/a/cancel", json!({"raison": "x"}))), invalid("raison"));
+}
+
+#[test]
+fn a_terminate_is_read_as_a_cancel_is() {
+    let terminate = |reason: Option<&str>| Request::Terminate { execution: "a".into(), reason: reason.map(Into::into) };
+    let path = "/v1/executions/a/terminate";
+    assert_eq!(route(&Method::POST, path, None, None, b"", &LIMITS).unwrap().request, terminate(None));
+    assert_eq!(post(path, json!({"reason": "it hangs"})).unwrap(), terminate(Some("it hangs")));
+    assert_eq!(refused(post(path, json!({"reason": "\u{0}"}))), invalid("reason"));
+}
+
+#[test]
+fn a_signal_and_an_update_bring_a_payload_and_perhaps_an_id_or_nothing() {
+    for (path, id) in [("/v1/executions/a/signals/go", "signal_id"), ("/v1/executions/a/updates/go", "update_id")] {
+        let read = |body: &[u8]| {
+            let media = (!body.is_empty()).then_some("application/json");
+            let routed = route(&Method::POST, path, None, media, body, &LIMITS);
+            routed.map(|routed| match routed.request {
+                Request::Signal { execution, signal } if id == "signal_id" => (execution, signal),
+                Request::Update { execution, update } if id == "update_id" => (execution, update),
+                other => panic!("{other:?}"),
+            })
+        };
+        let message = |payload: Value, key: Option<&str>| {
+            let message = Message { name: "go".into(), payload: Arc::new(payload), key: key.map(Into::into) };
+            (ExecutionId::new("a"), message)
+        };
+        assert_eq!(read(b"").unwrap(), message(Value::Null, None));
+        assert_eq!(read(b"{}").unwrap(), message(Value::Null, None));
+        let body = json!({"payload": {"by": [1]}, id: "k\n\u{e9}"}).to_string();
+        assert_eq!(read(body.as_bytes()).unwrap(), message(json!({"by": [1]}), Some("k\n\u{e9}")));
+        let longest = "x".repeat(255);
+        let body = json!({id: longest}).to_string();
+        assert_eq!(read(body.as_bytes()).unwrap(), message(Value::Null, Some(&longest)));
+
+        for bad in [json!(""), json!("x".repeat(256)), json!("a\u{0}"), json!(7)] {
+            assert_eq!(refused(post(path, json!({id: bad}))), invalid(id), "{bad}");
+        }
+        let other = if id == "signal_id" { "update_id" } else { "signal_id" };
+        assert_eq!(refused(post(path, json!({other: "k"}))), invalid(other));
+        let large = refused(post(path, json!({"payload": "x".repeat(1000)})));
+        assert_eq!(large, (ErrorCode::PayloadTooLarge, "payload".into()));
+        let deep = (0..=crate::http::json::MAX_PAYLOAD_DEPTH).fold(json!(1), |inner, _| json!([inner]));
+        assert_eq!(refused(post(path, json!({"payload": deep}))), invalid("payload"));
+    }
+}
+
+#[test]
+fn the_name_of_what_is_asked_is_checked() {
+    for what in ["signals", "updates", "queries"] {
+        let path = |name: &str| format!("/v1/executions/a/{what}/{name}");
+        for bad in ["a%00", "a%0Ab", &"x".repeat(256)] {
+            let error = Resource::find(&path(bad)).unwrap_err();
+            assert_eq!((error.code, &error.details["path"]), (ErrorCode::InvalidRequest, &json!("name")), "{bad}");
+        }
+        assert_eq!(Resource::find(&path("")).unwrap_err().code, ErrorCode::NotFound);
+        let error = Resource::find(&format!("/v1/executions/a%20b/{what}/x")).unwrap_err();
+        assert_eq!(error.details["path"], json!("execution_id"));
+    }
 }
 
 mod anything;
