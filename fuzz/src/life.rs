@@ -2,7 +2,7 @@
 
 use orbit_core::definition::Definition;
 use orbit_core::execution::event::{Event, Labels, Recorded, TaskError};
-use orbit_core::execution::{Command, Refusal, State, admit, decide, next_wake};
+use orbit_core::execution::{Command, Refusal, State, Unit, UnitStatus, admit, decide, next_wake};
 use orbit_core::id::{ClusterId, ExecutionId, Run, Seq, SessionId};
 use orbit_core::time::ClusterMs;
 use serde_json::{Value, json};
@@ -92,14 +92,33 @@ impl Life {
                     Command::Succeed { token, output: Arc::new(json!({"id": "ok", "n": [1, 2.5]})) }
                 };
                 self.command(definition, result).expect("an open delivery takes a result");
-            } else {
-                let wake =
-                    next_wake(definition, &self.state).expect("an execution that has not ended waits for something");
+            } else if let Some(wake) = next_wake(definition, &self.state) {
                 // A moment that is not yet there, or the decisions would have been made.
                 assert!(wake > self.now, "it wakes at {wake:?}, which is now, and decides nothing");
                 self.now = wake;
+            } else {
+                self.somebody_acts(definition);
             }
         }
         self.state.has_ended()
+    }
+
+    /// It waits for somebody: what it awaits comes, or where that is refused somebody wants the end.
+    fn somebody_acts(&mut self, definition: &Definition) {
+        let awaits = |unit: &Unit| match &unit.status {
+            UnitStatus::Awaiting { signal, .. } => Some(signal.clone()),
+            _ => None,
+        };
+        let awaited = self.state.units.values().find_map(awaits);
+        let name = awaited.expect("an execution that has not ended waits for something");
+        let (payload, max) = (Arc::new(json!({"id": "ok", "n": [1, 2.5]})), 1_000);
+        let commands = [
+            Command::Signal { name: name.clone(), payload: payload.clone(), key: None, max },
+            Command::Update { name, payload, key: None, max },
+            Command::Cancel { reason: None },
+            Command::Terminate { reason: None },
+        ];
+        let taken = commands.into_iter().any(|command| self.command(definition, command).is_ok());
+        assert!(taken, "an execution that has not ended can be terminated");
     }
 }

@@ -157,7 +157,7 @@ def asks(server):
         "version": "1",
         "signals": {"go": {"payload": {"type": "object"}}},
         "updates": {"raise": {"payload": {"type": "integer"}, "when": "${ event < 10 }", "result": "${ event + 1 }"}},
-        "queries": {"state": {"paid": "${ steps.pay.output }"}, "broken": "${ input.nothing.at_all }"},
+        "queries": {"state": {"paid": "${ steps.pay.output }"}, "broken": "${ input + 1 }"},
         "steps": [{"id": "pay", "await": "go"}],
     }
     one = "/v1/executions/{id}"
@@ -173,7 +173,8 @@ def asks(server):
     taken = server.expect(200, "POST", updates, raised, id="reach-5", name="raise")
     assert taken["result"] == 4, taken
     assert server.expect(200, "POST", updates, raised, id="reach-5", name="raise") == taken
-    server.expect(404, "POST", updates, raised, id="reach-5", name="nobody")
+    server.expect(404, "POST", updates, {"payload": 3}, id="reach-5", name="nobody")
+    server.expect(404, "POST", updates, raised, id="nobody", name="raise")
     server.expect(409, "POST", updates, {"payload": 20}, id="reach-5", name="raise")
     server.expect(422, "POST", updates, {"payload": "three"}, id="reach-5", name="raise")
     paid = {"payload": {"by": "card"}, "signal_id": "p-1"}

@@ -83,9 +83,6 @@ const EXECUTION_LINKS: &[Link] = &[
     Link { to: "waitForExecution", passes: &[("id", "execution_id")] },
     Link { to: "cancelExecution", passes: &[("id", "execution_id")] },
     Link { to: "terminateExecution", passes: &[("id", "execution_id")] },
-    Link { to: "signalExecution", passes: &[("id", "execution_id")] },
-    Link { to: "updateExecution", passes: &[("id", "execution_id")] },
-    Link { to: "queryExecution", passes: &[("id", "execution_id")] },
 ];
 
 /// What a method does to a resource; None where it does nothing. `METHOD_NOT_ALLOWED` is no operation.
