@@ -118,7 +118,8 @@ event_types! {
     CancelRequested, LimitReached, ContractViolated, WorkflowCompleted, WorkflowFailed, WorkflowCancelled, StepFanOut,
     StepFanIn, SignalAwaited, SignalConsumed, SignalReceived, UpdateAccepted, HandlerStarted, HandlerCompleted,
     HandlerFailed, ResultFailed, TerminateRequested, WorkflowTimeoutReached, CompensationStarted, CompensationCompleted,
-    CompensationFailed, WorkflowTimedOut, WorkflowTerminated,
+    CompensationFailed, WorkflowTimedOut, WorkflowTerminated, WorkflowContinuedAsNew, ContinueSuggested, ChildScheduled,
+    ChildStarted, ChildCompleted, ChildFailed, ChildEndRequested,
 }
 
 #[test]

@@ -92,6 +92,8 @@ fn accepted(routed: Routed, max_payload_bytes: usize) {
                 labels: start.labels.clone(),
                 cluster_id: ClusterId(Uuid::nil()),
                 run: Run(1),
+                parent: None,
+                continued: None,
             };
             let recorded = Recorded { seq: Seq(1), at_ms: ClusterMs(1), event };
             assert_eq!(Recorded::decode(&recorded.encode()).as_ref(), Ok(&recorded), "what is accepted can be stored");

@@ -30,6 +30,8 @@ pub fn created(definition: &Definition, input: Value) -> Event {
         labels: Labels::new(),
         cluster_id: ClusterId(Uuid::from_u128(7)),
         run: Run(1),
+        parent: None,
+        continued: None,
     }
 }
 

@@ -121,7 +121,8 @@ async fn a_task_goes_to_a_worker_and_its_result_outlives_the_server() {
 
     let server = Server::start(&path).await;
     assert_eq!(server.result("a").await, (Status::Completed, Some(json!("done"))));
-    let history = Request::GetHistory { execution: "a".into(), after: Seq(0), limit: 100, max_bytes: 1 << 20 };
+    let history =
+        Request::GetHistory { execution: "a".into(), run: None, after: Seq(0), limit: 100, max_bytes: 1 << 20 };
     let Reply::History(history) = server.ask(history).await.reply else { panic!("no history") };
     let types: Vec<_> =
         history.events.iter().map(|event| serde_json::to_value(event).unwrap()["type"].clone()).collect();

@@ -249,6 +249,8 @@ fn events() -> Vec<Event> {
                 labels: full.then(|| ("team".into(), "x".into())).into_iter().collect(),
                 cluster_id: ClusterId(Uuid::nil()),
                 run: Run(1),
+                parent: None,
+                continued: None,
             },
             Event::WorkflowStarted,
             Event::StepScheduled {

@@ -128,7 +128,7 @@ impl Bench {
 
     fn events(&mut self) -> Vec<(ClusterMs, Event)> {
         let execution = ExecutionId::new("e");
-        match self.ask(Request::GetHistory { execution, after: Seq(0), limit: 1000, max_bytes: u32::MAX }) {
+        match self.ask(Request::GetHistory { execution, run: None, after: Seq(0), limit: 1000, max_bytes: u32::MAX }) {
             Reply::History(history) => history.events.into_iter().map(|e| (e.at_ms, e.event)).collect(),
             other => panic!("a history, not {other:?}"),
         }

@@ -40,7 +40,7 @@ fn raised(before: u64, after: u64) -> Change {
 fn append(term: u64, events: Vec<(u64, i64, Event)>) -> Change {
     let store = |(seq, at, event)| {
         let recorded = Recorded { seq: Seq(seq), at_ms: ClusterMs(at), event };
-        StoredEvent { seq: recorded.seq, at_ms: recorded.at_ms, bytes: recorded.encode() }
+        StoredEvent { run: Run(1), seq: recorded.seq, at_ms: recorded.at_ms, bytes: recorded.encode() }
     };
     let member = Member {
         execution: ExecutionId::new("x"),
@@ -63,6 +63,8 @@ fn created() -> Event {
         labels: Default::default(),
         cluster_id: ClusterId(Uuid::nil()),
         run: Run(1),
+        parent: None,
+        continued: None,
     }
 }
 

@@ -30,7 +30,12 @@ fn store() -> ModelStore {
 }
 
 fn event(seq: u64) -> StoredEvent {
-    StoredEvent { seq: Seq(seq), at_ms: ClusterMs(seq as i64), bytes: format!("\u{1}{{\"seq\":{seq}}}").into_bytes() }
+    StoredEvent {
+        run: Run(1),
+        seq: Seq(seq),
+        at_ms: ClusterMs(seq as i64),
+        bytes: format!("\u{1}{{\"seq\":{seq}}}").into_bytes(),
+    }
 }
 
 fn summary(status: Status, created: i64) -> Option<Summary> {
@@ -213,7 +218,7 @@ fn a_page_of_a_history_ends_at_its_limits_and_says_whether_more_follows() {
     group.members[0].events.push(event(3));
     append(&mut store, fence, vec![group]);
     let mut page = |after, limit, max_bytes| {
-        let read = ReadHistory { execution: ExecutionId::new("x"), after: Seq(after), limit, max_bytes };
+        let read = ReadHistory { execution: ExecutionId::new("x"), run: None, after: Seq(after), limit, max_bytes };
         match store.run(Transaction::History(read)) {
             Reply::Done(Verdict::History(page)) => (page.events.len(), page.more),
             other => panic!("{other:?}"),

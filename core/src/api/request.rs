@@ -2,7 +2,7 @@
 
 use crate::execution::event::{Json, Labels, TaskError, memory_of};
 use crate::id::{
-    ContractVersion, ExecutionId, QueryName, Seq, SessionId, SignalName, TaskName, Token, Version, WorkerId,
+    ContractVersion, ExecutionId, QueryName, Run, Seq, SessionId, SignalName, TaskName, Token, Version, WorkerId,
     WorkflowName,
 };
 use crate::store::append::Status;
@@ -26,8 +26,8 @@ pub enum Request {
     ListExecutions(ListExecutions),
     /// GET `/v1/executions/{id}`
     GetExecution(ExecutionId),
-    /// GET `/v1/executions/{id}/history`
-    GetHistory { execution: ExecutionId, after: Seq, limit: u32, max_bytes: u32 },
+    /// GET `/v1/executions/{id}/history`; of the current run without one.
+    GetHistory { execution: ExecutionId, run: Option<Run>, after: Seq, limit: u32, max_bytes: u32 },
     /// GET `/v1/executions/{id}/wait`
     Wait { execution: ExecutionId, timeout: Duration },
     /// POST `/v1/executions/{id}/cancel`

@@ -5,8 +5,8 @@ use crate::definition::LocatedProblem;
 use crate::execution::event::{Json, Labels, Recorded, TaskError};
 use crate::execution::waiting::Waiting;
 use crate::id::{
-    ContractVersion, DefinitionHash, ExecutionId, NodeId, Run, Seq, SessionId, StepId, TaskName, Term, Token, Version,
-    WorkerId, WorkflowName,
+    ContractVersion, DefinitionHash, ExecutionId, NodeId, Run, Seq, SessionId, StepId, TaskName, Term, Token, UnitKey,
+    Version, WorkerId, WorkflowName,
 };
 use crate::node::counters::Counters;
 use crate::store::append::Status;
@@ -154,6 +154,9 @@ pub struct ExecutionView {
     #[serde(flatten)]
     pub item: ExecutionItem,
     pub run: Run,
+    /// Whose child it is.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub parent: Option<ParentView>,
     pub input: Json,
     /// Once completed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -196,9 +199,19 @@ pub struct Queried {
     pub result: Json,
 }
 
+/// The execution that started another one as its child.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ParentView {
+    pub execution_id: ExecutionId,
+    /// The unit of its step: `pay`, `ship[3]`.
+    pub step: UnitKey,
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct History {
     pub execution_id: ExecutionId,
+    /// The run whose history it is.
+    pub run: Run,
     pub events: Vec<Recorded>,
     /// Ask for what follows with `after_seq` = the last event's number.
     pub more: bool,

@@ -78,6 +78,14 @@ fn put_kind(content: &mut Value, kind: &StepKind) {
         StepKind::Compute(template) => put(content, "compute", Some(template.source().clone())),
         StepKind::Sleep(template) => put(content, "sleep", Some(template.source().clone())),
         StepKind::Task(task) => put_task(content, task),
+        StepKind::ContinueAsNew(input) => put(content, "continue_as_new", Some(input.source().clone())),
+        StepKind::Workflow(child) => {
+            put(content, "workflow", Some(json!(child.workflow)));
+            put(content, "version", child.version.as_ref().map(|version| json!(version)));
+            put(content, "input", Some(child.input.source().clone()));
+            put(content, "retry", (child.retry != RetryPolicy::once()).then(|| retry(&child.retry)));
+            put(content, "timeout", child.timeout.map(millis));
+        }
         StepKind::Await(await_) => {
             put(content, "await", Some(json!(await_.signal)));
             put(content, "timeout", await_.timeout.map(millis));

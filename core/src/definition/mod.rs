@@ -27,7 +27,7 @@ pub use keywords::each_schema;
 pub use nearest::nearest;
 pub use problem::{LocatedProblem, Location, Problem};
 pub use schema::{AnySchema, Boundary, SchemaCheck, Violation};
-pub use step::{AwaitStep, ForStep, Jitter, RetryPolicy, Step, StepKind, TaskStep};
+pub use step::{AwaitStep, ChildStep, ForStep, Jitter, RetryPolicy, Step, StepKind, TaskStep};
 pub use unit::{Place, UnitPath};
 pub use whole::whole_number;
 

@@ -1,7 +1,7 @@
 //! The model of a step.
 
 use super::Template;
-use crate::id::{ContractVersion, SignalName, StepId, TaskName};
+use crate::id::{ContractVersion, SignalName, StepId, TaskName, Version, WorkflowName};
 use std::time::Duration;
 
 /// One step.
@@ -31,6 +31,24 @@ pub enum StepKind {
     Await(AwaitStep),
     /// Does the same for every item of a list.
     For(ForStep),
+    /// Runs another workflow as a child; its output is the child's.
+    Workflow(ChildStep),
+    /// Ends the run, and the execution goes on with a new one that has this input.
+    ContinueAsNew(Template),
+}
+
+/// A step that runs another workflow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChildStep {
+    pub workflow: WorkflowName,
+    /// The version deployed last, where absent.
+    pub version: Option<Version>,
+    /// The child's input; null where absent.
+    pub input: Template,
+    /// A failed child is started again, as another one.
+    pub retry: RetryPolicy,
+    /// How long a child may run before it is cancelled.
+    pub timeout: Option<Duration>,
 }
 
 /// A step that waits for a signal.
@@ -50,7 +68,7 @@ pub struct ForStep {
     pub list: Template,
     /// Items that are under way at the same time: at least 1.
     pub parallel: u32,
-    /// What is done with each: a task or a computation.
+    /// What is done with each: a task, a child or a computation.
     pub each: Box<StepKind>,
 }
 

@@ -7,7 +7,7 @@
 //! | `compensate:charge`, `compensate:ship[3]` | what undoes it |
 //! | `on_failure/tell`, `on_event:paid@17/note` | a step of a handler, that of the signal with this number |
 
-use super::{Definition, Step, StepKind, TaskStep, find};
+use super::{ChildStep, Definition, RetryPolicy, Step, StepKind, TaskStep, find};
 use crate::id::{HandlerKey, Seq, SignalName, StepId, UnitKey};
 
 const COMPENSATE: &str = "compensate:";
@@ -139,20 +139,55 @@ impl Definition {
         find(self.steps_at(path.place()?), path.step)
     }
 
-    /// The task that a unit runs, where it runs one.
-    pub fn task_of(&self, unit: &UnitKey) -> Option<&TaskStep> {
+    /// What a unit has attempts of, where it has: a task or a child.
+    pub fn work_of(&self, unit: &UnitKey) -> Option<Work<'_>> {
         let path = UnitPath::parse(unit);
         let step = find(self.steps_at(path.place()?), path.step)?;
         if path.compensates {
-            return step.compensate.as_ref();
+            return step.compensate.as_ref().map(Work::Task);
         }
-        match (&step.kind, path.index) {
-            (StepKind::Task(task), None) => Some(task),
-            (StepKind::For(each), Some(_)) => match &*each.each {
-                StepKind::Task(task) => Some(task),
-                _ => None,
-            },
+        let kind = match (&step.kind, path.index) {
+            (StepKind::For(each), Some(_)) => &*each.each,
+            (kind, None) => kind,
+            (_, Some(_)) => return None,
+        };
+        match kind {
+            StepKind::Task(task) => Some(Work::Task(task)),
+            StepKind::Workflow(child) => Some(Work::Child(child)),
             _ => None,
+        }
+    }
+
+    /// The task that a unit runs, where it runs one.
+    pub fn task_of(&self, unit: &UnitKey) -> Option<&TaskStep> {
+        match self.work_of(unit)? {
+            Work::Task(task) => Some(task),
+            Work::Child(_) => None,
+        }
+    }
+}
+
+/// What has attempts.
+#[derive(Clone, Copy, Debug)]
+pub enum Work<'d> {
+    Task(&'d TaskStep),
+    Child(&'d ChildStep),
+}
+
+impl<'d> Work<'d> {
+    /// How failed attempts are repeated.
+    pub fn retry(self) -> &'d RetryPolicy {
+        match self {
+            Work::Task(task) => &task.retry,
+            Work::Child(child) => &child.retry,
+        }
+    }
+
+    /// How long an attempt may run.
+    pub fn timeout(self) -> Option<std::time::Duration> {
+        match self {
+            Work::Task(task) => task.timeout,
+            Work::Child(child) => child.timeout,
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Takes commands in: what came from outside becomes an event, or is refused.
 
+use crate::definition::unit::Work;
 use crate::definition::{Boundary, Definition, Local, Update};
 use crate::execution::block::render;
 use crate::execution::event::{Event, Json, ResultKind, TaskError, codes};
-use crate::execution::state::{Abort, Phase, Settled, State, Unit, UnitStatus};
-use crate::id::{Seq, SessionId, SignalName, Token, UnitKey, WorkerId};
+use crate::execution::state::{Abort, Asked, Phase, Settled, State, Unit, UnitStatus};
+use crate::id::{ExecutionId, Run, Seq, SessionId, SignalName, Token, UnitKey, Version, WorkerId};
 use crate::time::ClusterMs;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -29,6 +30,14 @@ pub enum Command {
     Signal { name: SignalName, payload: Json, key: Option<String>, max: u64 },
     /// Somebody sends an update, likewise.
     Update { name: SignalName, payload: Json, key: Option<String>, max: u64 },
+    /// The child that a unit wants exists now, in this version.
+    ChildStarted { unit: UnitKey, version: Version },
+    /// The child that a unit wants cannot be started.
+    ChildRefused { unit: UnitKey, error: TaskError },
+    /// A child has ended.
+    ChildEnded { unit: UnitKey, child: ExecutionId, end: ChildEnd },
+    /// The history is half as long as it may be.
+    SuggestContinue { max: u64 },
     /// The history has grown to its bound.
     HistoryFull { max: u64 },
     /// What an expression gave is larger than a payload may be.
@@ -37,6 +46,16 @@ pub enum Command {
     ListTooLong { unit: UnitKey, items: usize, max: u64 },
     /// The output that was decided does not match its schema.
     RefuseOutput { message: String },
+}
+
+/// How a child ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ChildEnd {
+    Completed(Json),
+    Failed(TaskError),
+    Cancelled,
+    TimedOut,
+    Terminated,
 }
 
 /// Why a command changes nothing.
@@ -128,7 +147,7 @@ pub fn admit(definition: &Definition, state: &State, command: &Command, now: Clu
         Command::Signal { name, payload, key, max } => {
             may_send(definition.signals.contains_key(name), state, *max)?;
             let (signal, payload, signal_id) = (name.clone(), payload.clone(), key.clone());
-            Ok(Event::SignalReceived { signal, payload, signal_id })
+            Ok(Event::SignalReceived { signal, payload, signal_id, carried: None })
         }
         Command::Update { name, payload, key, max } => {
             may_send(definition.updates.contains_key(name), state, *max)?;
@@ -136,6 +155,26 @@ pub fn admit(definition: &Definition, state: &State, command: &Command, now: Clu
             let result = judge(update, state, payload)?;
             let (update, payload, update_id) = (name.clone(), payload.clone(), key.clone());
             Ok(Event::UpdateAccepted { update, payload, update_id, result })
+        }
+        Command::ChildStarted { unit, version } => {
+            let (child, attempt) = wanted_child(state, unit)?;
+            let timeout = definition.work_of(unit).and_then(Work::timeout);
+            Ok(Event::ChildStarted {
+                step: unit.clone(),
+                attempt,
+                child,
+                version: version.clone(),
+                deadline_ms: timeout.map(|timeout| now.max(state.last_at) + timeout),
+            })
+        }
+        Command::ChildRefused { unit, error } => {
+            let (child, attempt) = wanted_child(state, unit)?;
+            Ok(Event::ChildFailed { step: unit.clone(), attempt, child, error: error.clone() })
+        }
+        Command::ChildEnded { unit, child, end } => child_ended(definition, state, unit, child, end),
+        Command::SuggestContinue { max } => {
+            is_running(state)?;
+            if state.continue_suggested { Err(Refusal::Duplicate) } else { Ok(Event::ContinueSuggested { max: *max }) }
         }
         Command::HistoryFull { max } => {
             is_running(state)?;
@@ -151,6 +190,48 @@ pub fn admit(definition: &Definition, state: &State, command: &Command, now: Clu
             beyond(state, "max_fan_out", message, Some(unit))
         }
     }
+}
+
+/// The child that a unit wants to be started, and which attempt it is.
+fn wanted_child(state: &State, unit: &UnitKey) -> Result<(ExecutionId, u32), Refusal> {
+    match state.units.get(unit) {
+        Some(Unit { attempt, status: UnitStatus::ChildScheduled { child, .. }, .. }) => Ok((child.clone(), *attempt)),
+        _ => Err(Refusal::NotWaiting),
+    }
+}
+
+fn child_ended(
+    definition: &Definition,
+    state: &State,
+    key: &UnitKey,
+    child: &ExecutionId,
+    end: &ChildEnd,
+) -> Result<Event, Refusal> {
+    if state.has_ended() {
+        return Err(Refusal::Finished);
+    }
+    let unit = state.units.get(key).ok_or(Refusal::NotWaiting)?;
+    let asked = match &unit.status {
+        UnitStatus::Child { child: of, asked, .. } if of == child => *asked,
+        _ => return Err(Refusal::NotWaiting),
+    };
+    let (step, attempt, child) = (key.clone(), unit.attempt, child.clone());
+    let details = Some(Json::new(serde_json::json!({ "execution_id": child })));
+    let error = |code, message: String| TaskError { details: details.clone(), ..TaskError::retryable(code, message) };
+    let error = match end {
+        ChildEnd::Completed(output) => {
+            return Ok(Event::ChildCompleted { step, attempt, child, output: output.clone() });
+        }
+        ChildEnd::Cancelled if asked == Some(Asked::TimedOut) => {
+            let limit = definition.work_of(key).and_then(Work::timeout).unwrap_or_default();
+            error(codes::TIMEOUT, format!("the child did not end within {} ms", limit.as_millis()))
+        }
+        ChildEnd::Failed(error) => TaskError { details, step: None, ..error.clone() },
+        ChildEnd::Cancelled => error(codes::CHILD_CANCELLED, format!("the child {child} was cancelled")),
+        ChildEnd::TimedOut => error(codes::CHILD_TIMED_OUT, format!("the child {child} took longer than its time-out")),
+        ChildEnd::Terminated => error(codes::CHILD_TERMINATED, format!("the child {child} was terminated")),
+    };
+    Ok(Event::ChildFailed { step, attempt, child, error })
 }
 
 fn limit_reached(limit: &str, message: String, step: Option<&UnitKey>) -> Event {
@@ -247,7 +328,12 @@ enum Waiting {
 /// nobody. A late failure counts only for the newest delivery of the current attempt: an older one says nothing about
 /// the one that runs now (design, section 6; protocols, 26).
 fn waiting_for(state: &State, token: Uuid, result: ResultKind) -> Result<Waiting, Refusal> {
-    let delivery = state.deliveries.get(&token).ok_or(Refusal::UnknownToken)?;
+    let delivery = match state.deliveries.get(&token) {
+        Some(delivery) => delivery,
+        // It may be one of an earlier run: nothing waits for its result.
+        None if state.identity.run > Run(1) => return Err(Refusal::Stale),
+        None => return Err(Refusal::UnknownToken),
+    };
     match delivery.settled {
         Some(Settled::Accepted) => return Err(Refusal::Duplicate),
         Some(Settled::Stale) => return Err(Refusal::Stale),

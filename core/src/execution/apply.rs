@@ -1,12 +1,12 @@
 //! What an event does to a state.
 
 use crate::definition::{Place, UnitPath};
-use crate::execution::event::{CompensationOutcome, Event, Json, Recorded, TaskError};
+use crate::execution::event::{CompensationOutcome, Event, Json, Recorded, Sent, TaskError};
 use crate::execution::fan::Fan;
 use crate::execution::state::{
-    Abort, Compensation, Delivery, End, Handler, Phase, Received, Sent, Settled, State, Unit, UnitStatus,
+    Abort, Asked, Compensation, Delivery, End, Handler, Phase, Received, Settled, State, Unit, UnitStatus,
 };
-use crate::id::{HandlerKey, Seq, SignalName, StepId, UnitKey};
+use crate::id::{ExecutionId, HandlerKey, Seq, SignalName, StepId, UnitKey};
 use crate::time::ClusterMs;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -92,14 +92,56 @@ impl State {
                     self.end_well(step, UnitStatus::Succeeded, payload, at);
                 }
             }
-            Event::SignalReceived { signal, payload, signal_id } => {
-                self.receive(recorded.seq, signal, payload, signal_id.as_ref(), None);
+            Event::SignalReceived { signal, payload, signal_id, carried } => {
+                self.know(recorded.seq, signal, signal_id.as_ref(), None);
+                self.receive(signal, Received { seq: recorded.seq, payload: payload.clone(), carried: *carried });
             }
             Event::UpdateAccepted { update, payload, update_id, result } => {
-                self.receive(recorded.seq, update, payload, update_id.as_ref(), Some(result));
+                self.know(recorded.seq, update, update_id.as_ref(), Some(result));
+                self.receive(update, Received { seq: recorded.seq, payload: payload.clone(), carried: None });
             }
             Event::HandlerStarted { handler } => self.start_handler(handler),
             Event::HandlerCompleted { handler } | Event::HandlerFailed { handler, .. } => self.end_handler(handler),
+            Event::ChildScheduled { step, attempt, child, workflow, version, input } => {
+                let (child, workflow, version) = (child.clone(), workflow.clone(), version.clone());
+                let status = UnitStatus::ChildScheduled { child, workflow, version };
+                let last_error = self.units.get(step).and_then(|before| before.last_error.clone());
+                self.open(step, Unit { attempt: *attempt, since: at, last_error, input: Some(input.clone()), status });
+            }
+            Event::ChildStarted { step, child, deadline_ms, .. } => {
+                if self.is_child(step, child) {
+                    self.children += 1;
+                    self.set(step, UnitStatus::Child { child: child.clone(), deadline: *deadline_ms, asked: None }, at);
+                }
+            }
+            Event::ChildCompleted { step, child, output, .. } => {
+                if self.is_child(step, child) {
+                    self.end_well(step, UnitStatus::Succeeded, output.clone(), at);
+                }
+            }
+            Event::ChildFailed { step, child, error, .. } => {
+                if !self.is_child(step, child) {
+                } else if self.is_running() {
+                    if let Some(unit) = self.set(step, UnitStatus::AttemptFailed { error: error.clone() }, at) {
+                        unit.last_error = Some(Arc::new(error.clone()));
+                    }
+                } else {
+                    self.end_unit(step, UnitStatus::Cancelled, at);
+                }
+            }
+            Event::ChildEndRequested { step, child, terminate, timed_out } => {
+                let now = match (terminate, timed_out) {
+                    (true, _) => Asked::Terminated,
+                    (false, true) => Asked::TimedOut,
+                    (false, false) => Asked::Cancelled,
+                };
+                if let Some(Unit { status: UnitStatus::Child { child: of, asked, .. }, .. }) = self.units.get_mut(step)
+                    && of == child
+                {
+                    *asked = (*asked).max(Some(now));
+                }
+            }
+            Event::ContinueSuggested { .. } => self.continue_suggested = true,
             Event::StaleResultIgnored { token, .. } => {
                 if let Some(delivery) = self.deliveries.get_mut(&token.id) {
                     delivery.settled.get_or_insert(Settled::Stale);
@@ -130,6 +172,8 @@ impl State {
                 self.end_with(End::Cancelled { reason });
             }
             Event::WorkflowTimedOut { .. } => self.end_with(End::TimedOut),
+            // What nothing took is the next run's.
+            Event::WorkflowContinuedAsNew { .. } => self.phase = Phase::Ended(End::Continued),
             Event::WorkflowTerminated { .. } => {
                 let reason = self.cancel_reason().map(str::to_owned);
                 self.end_with(End::Terminated { reason });
@@ -161,6 +205,14 @@ impl State {
             }
         }
         self.units.insert(key.clone(), unit);
+    }
+
+    /// Whether the unit waits for this child.
+    fn is_child(&self, step: &UnitKey, child: &ExecutionId) -> bool {
+        self.units.get(step).is_some_and(|unit| match &unit.status {
+            UnitStatus::ChildScheduled { child: of, .. } | UnitStatus::Child { child: of, .. } => of == child,
+            _ => false,
+        })
     }
 
     /// Changes the status of a unit that has not ended.
@@ -230,12 +282,16 @@ impl State {
         }
     }
 
-    fn receive(&mut self, seq: Seq, name: &SignalName, payload: &Json, key: Option<&String>, result: Option<&Json>) {
+    /// Remembers what a sender was told.
+    fn know(&mut self, seq: Seq, name: &SignalName, key: Option<&String>, result: Option<&Json>) {
         if let Some(key) = key {
             let sent = Sent { name: name.clone(), seq, result: result.cloned() };
             self.sent.entry(key.clone()).or_insert(sent);
         }
-        self.buffered.entry(name.clone()).or_default().push_back(Received { seq, payload: payload.clone() });
+    }
+
+    fn receive(&mut self, name: &SignalName, received: Received) {
+        self.buffered.entry(name.clone()).or_default().push_back(received);
     }
 
     /// Takes a signal out of the buffer.

@@ -1,11 +1,11 @@
 //! A list of steps, run: that of the workflow, or of a handler.
 
-use crate::definition::unit::{item_unit, step_unit};
+use crate::definition::unit::{Work, item_unit, step_unit};
 use crate::definition::{
     AwaitStep, Definition, ExpressionError, ForStep, Local, Place, Scope, Step, StepKind, Template, parse_duration,
     whole_number,
 };
-use crate::execution::attempts::{self, schedule};
+use crate::execution::attempts;
 use crate::execution::event::{Event, Json, TaskError, codes};
 use crate::execution::fan::Fan;
 use crate::execution::state::{Handler, Received, State, Unit, UnitStatus};
@@ -25,6 +25,8 @@ pub(super) struct Decided<'a> {
     pub events: Vec<Event>,
     /// A failure changes what is decided about all the others: it comes alone, and last.
     failure: Option<Event>,
+    /// The run is to end, and the next one to have this input.
+    pub continues: Option<Json>,
     /// How many signals of each name were given to steps.
     taken: BTreeMap<&'a SignalName, usize>,
 }
@@ -35,6 +37,11 @@ impl<'a> Decided<'a> {
             Event::StepFailed { .. } => drop(self.failure.get_or_insert(event)),
             event => self.events.push(event),
         }
+    }
+
+    /// Whether nothing was decided.
+    pub(super) fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.failure.is_none()
     }
 
     pub(super) fn into_events(self) -> Vec<Event> {
@@ -128,8 +135,19 @@ impl<'a> Block<'a> {
             Ok(false) => Ok(Event::StepSkipped { step: key.clone(), reason: "`when` is false".into() }),
             Ok(true) => match &step.kind {
                 StepKind::Task(task) => {
-                    self.render(&task.input).map(|input| schedule(self.state, key, 1, input, false))
+                    self.render(&task.input).map(|input| attempts::begin(self.state, key, Work::Task(task), 1, input))
                 }
+                StepKind::Workflow(child) => self
+                    .render(&child.input)
+                    .map(|input| attempts::begin(self.state, key, Work::Child(child), 1, input)),
+                StepKind::ContinueAsNew(template) => match self.render(template) {
+                    // Once nothing else is open: see `decide`.
+                    Ok(input) => {
+                        decided.continues.get_or_insert(input);
+                        return;
+                    }
+                    Err(error) => Err(error),
+                },
                 StepKind::Compute(template) => self.render(template).map(|output| succeeded(key, output)),
                 StepKind::Sleep(template) => self
                     .sleep_time(template)
@@ -160,9 +178,13 @@ impl<'a> Block<'a> {
                     decided.add(event);
                 }
             }
-            StepKind::Task(_) | StepKind::Compute(_) | StepKind::Sleep(_) => {
-                let task = self.definition.task_of(key);
-                if let Some(event) = attempts::go_on(self.state, key, task, unit, self.now) {
+            StepKind::Task(_)
+            | StepKind::Workflow(_)
+            | StepKind::Compute(_)
+            | StepKind::Sleep(_)
+            | StepKind::ContinueAsNew(_) => {
+                let work = self.definition.work_of(key);
+                if let Some(event) = attempts::go_on(self.state, key, work, unit, self.now) {
                     decided.add(event);
                 }
             }
@@ -199,7 +221,7 @@ impl<'a> Block<'a> {
         for (item, unit) in units.take_while(|(item, _)| item.as_str().starts_with(&prefix)) {
             if let UnitStatus::Failed { error } = &unit.status {
                 failed = failed.or(Some((item, error)));
-            } else if let Some(event) = attempts::go_on(self.state, item, self.definition.task_of(item), unit, self.now)
+            } else if let Some(event) = attempts::go_on(self.state, item, self.definition.work_of(item), unit, self.now)
             {
                 decided.add(event);
             }
@@ -215,11 +237,14 @@ impl<'a> Block<'a> {
             let item = item_unit(key, index);
             let local = Local { item: fan.items.get(index as usize).map(|value| (value, index)), ..self.local };
             let event = match &*each.each {
-                StepKind::Task(task) => {
-                    self.render_with(&task.input, local).map(|input| schedule(self.state, &item, 1, input, false))
-                }
+                StepKind::Task(task) => self
+                    .render_with(&task.input, local)
+                    .map(|input| attempts::begin(self.state, &item, Work::Task(task), 1, input)),
+                StepKind::Workflow(child) => self
+                    .render_with(&child.input, local)
+                    .map(|input| attempts::begin(self.state, &item, Work::Child(child), 1, input)),
                 StepKind::Compute(template) => self.render_with(template, local).map(|output| succeeded(&item, output)),
-                _ => unreachable!("checked when the definition was read: items are tasks or computed"),
+                _ => unreachable!("checked when the definition was read: items are tasks, children or computed"),
             };
             decided.add(event.unwrap_or_else(|error| Event::StepFailed { step: item, error }));
         }
@@ -262,6 +287,7 @@ impl<'a> Block<'a> {
 
 /// The value of a template in a state.
 pub fn render(state: &State, template: &Template, local: Local<'_>) -> Result<Json, TaskError> {
+    let local = Local { continue_suggested: state.continue_suggested, ..local };
     let scope = Scope {
         input: &state.input,
         outputs: &state.outputs,

@@ -32,7 +32,7 @@ pub fn decide(definition: &Definition, state: &State, now: ClusterMs) -> Vec<Eve
 /// When [`decide`] has something to say although nothing happens; `None` where it waits for the outside alone.
 pub fn next_wake(definition: &Definition, state: &State) -> Option<ClusterMs> {
     let whole = match state.phase {
-        Phase::Running => definition.timeout.map(|timeout| state.created_at + timeout),
+        Phase::Running => definition.timeout.map(|timeout| state.run_at + timeout),
         Phase::WindingDown(_) => None,
         Phase::Created | Phase::Ended(_) => return None,
     };
@@ -41,14 +41,22 @@ pub fn next_wake(definition: &Definition, state: &State) -> Option<ClusterMs> {
 }
 
 fn run(definition: &Definition, state: &State, now: ClusterMs) -> Vec<Event> {
-    if definition.timeout.is_some_and(|timeout| now >= state.created_at + timeout) {
+    if definition.timeout.is_some_and(|timeout| now >= state.run_at + timeout) {
         return vec![Event::WorkflowTimeoutReached];
     }
     let mut decided = Decided::default();
-    let handling = run_event_handlers(definition, state, now, &mut decided);
     let all_ended = Block::workflow(definition, state, now).run(&mut decided);
+    let handling = run_event_handlers(definition, state, now, &mut decided);
     if all_ended && !handling {
         return vec![finish(definition, state, now)];
+    }
+    // A run ends once nothing of it is open: what was not taken in it the next one finds.
+    if let Some(input) = &decided.continues
+        && !handling
+        && decided.is_empty()
+        && state.units.values().all(|unit| unit.status.has_ended())
+    {
+        return vec![Event::WorkflowContinuedAsNew { input: input.clone(), next_run: state.identity.run.next() }];
     }
     decided.into_events()
 }
@@ -73,7 +81,9 @@ fn run_event_handlers<'a>(
             if Block::handler(definition, state, key, handler, None, now).run(decided) {
                 decided.events.push(Event::HandlerCompleted { handler: key.clone() });
             }
-        } else if let Some(first) = state.buffered.get(signal).and_then(|buffered| buffered.front()) {
+        } else if decided.continues.is_none()
+            && let Some(first) = state.buffered.get(signal).and_then(|buffered| buffered.front())
+        {
             handling = true;
             decided.events.push(Event::HandlerStarted { handler: event_handler(signal, first.seq) });
         }

@@ -46,6 +46,12 @@ pub enum Event {
         /// Idempotency keys and retry jitter derive from it, so a history can be replayed wherever it is.
         cluster_id: ClusterId,
         run: Run,
+        /// Whose child it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parent: Option<Parent>,
+        /// What an earlier run left to this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        continued: Option<Continued>,
     },
     /// The first decision.
     WorkflowStarted,
@@ -113,6 +119,9 @@ pub enum Event {
         /// The sender's key: a repetition is told the first number.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signal_id: Option<String>,
+        /// It came to an earlier run, under this number, and nothing took it there.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        carried: Option<Carried>,
     },
     /// Somebody sent an update, the workflow took it, and this is what it was answered with.
     UpdateAccepted {
@@ -129,6 +138,33 @@ pub enum Event {
     HandlerCompleted { handler: HandlerKey },
     /// A step of it failed for good; the execution ends as it would have.
     HandlerFailed { handler: HandlerKey, error: TaskError },
+    /// A child is to be started: an attempt of a step.
+    ChildScheduled {
+        step: UnitKey,
+        attempt: u32,
+        child: ExecutionId,
+        workflow: WorkflowName,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        version: Option<Version>,
+        input: Json,
+    },
+    /// The child exists, since this very append.
+    ChildStarted {
+        step: UnitKey,
+        attempt: u32,
+        child: ExecutionId,
+        version: Version,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        deadline_ms: Option<ClusterMs>,
+    },
+    /// The child ended well, in this very append; its output is the step's.
+    ChildCompleted { step: UnitKey, attempt: u32, child: ExecutionId, output: Json },
+    /// The child ended otherwise, in this very append; or it could not be started.
+    ChildFailed { step: UnitKey, attempt: u32, child: ExecutionId, error: TaskError },
+    /// The child is to end: it is cancelled, or terminated. The step waits for its end.
+    ChildEndRequested { step: UnitKey, child: ExecutionId, terminate: bool, timed_out: bool },
+    /// The history has grown so long that it is time to continue as new.
+    ContinueSuggested { max: u64 },
     /// A result that nothing waits for any more.
     StaleResultIgnored { step: UnitKey, token: Token, outcome: ResultKind },
     /// Somebody asked for the end.
@@ -194,6 +230,47 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         unconsumed: Vec<Unconsumed>,
     },
+    /// The end of a run: the execution goes on with a new one that has this input.
+    WorkflowContinuedAsNew { input: Json, next_run: Run },
+}
+
+/// Whose child an execution is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parent {
+    pub execution_id: ExecutionId,
+    /// The unit of the parent that waits for it.
+    pub step: UnitKey,
+    /// The execution at the top.
+    pub root: ExecutionId,
+    /// How many executions stand above it: 1 for a child of one that nobody started as a child.
+    pub depth: u32,
+}
+
+/// What the runs of an execution before this one left to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Continued {
+    /// When the execution was started.
+    pub created_at_ms: ClusterMs,
+    /// Keys of senders, with what they were told.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sent: BTreeMap<String, Sent>,
+}
+
+/// What the sender of a signal or update was told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sent {
+    pub name: SignalName,
+    pub seq: Seq,
+    /// Of an update.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Json>,
+}
+
+/// Where a signal stood that an earlier run did not take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carried {
+    pub run: Run,
+    pub seq: Seq,
 }
 
 /// Why an execution winds down.
@@ -257,6 +334,14 @@ pub mod codes {
     pub const TIMEOUT: &str = "TIMEOUT";
     /// No worker took the attempt within the step's `queue_timeout`.
     pub const QUEUE_TIMEOUT: &str = "QUEUE_TIMEOUT";
+    /// No such workflow is deployed, or not in that version.
+    pub const UNKNOWN_WORKFLOW: &str = "UNKNOWN_WORKFLOW";
+    /// A child's input does not match the schema of its workflow.
+    pub const INPUT_CONTRACT_VIOLATION: &str = "INPUT_CONTRACT_VIOLATION";
+    /// A child was cancelled, took too long, or was terminated.
+    pub const CHILD_CANCELLED: &str = "CHILD_CANCELLED";
+    pub const CHILD_TIMED_OUT: &str = "CHILD_TIMED_OUT";
+    pub const CHILD_TERMINATED: &str = "CHILD_TERMINATED";
     /// The workflow took longer than its `timeout`.
     pub const WORKFLOW_TIMEOUT: &str = "WORKFLOW_TIMEOUT";
     /// The execution was cancelled.
@@ -289,6 +374,9 @@ impl Event {
             | Event::StepScheduled { input: value, .. }
             | Event::StepSucceeded { output: value, .. }
             | Event::SignalReceived { payload: value, .. }
+            | Event::ChildScheduled { input: value, .. }
+            | Event::ChildCompleted { output: value, .. }
+            | Event::WorkflowContinuedAsNew { input: value, .. }
             | Event::WorkflowCompleted { output: value, .. } => memory_of(value),
             Event::UpdateAccepted { payload, result, .. } => memory_of(payload) + memory_of(result),
             Event::StepFanOut { items, .. } => items.iter().map(|item| memory_of(item)).sum(),
@@ -296,6 +384,7 @@ impl Event {
             | Event::StepFailed { error, .. }
             | Event::WorkflowFailed { error, .. }
             | Event::HandlerFailed { error, .. }
+            | Event::ChildFailed { error, .. }
             | Event::ResultFailed { error }
             | Event::CompensationFailed { error, .. }
             | Event::LimitReached { error, .. }
@@ -315,6 +404,10 @@ impl Event {
             | Event::StaleResultIgnored { .. }
             | Event::SignalReceived { .. }
             | Event::UpdateAccepted { .. }
+            | Event::ChildStarted { .. }
+            | Event::ChildCompleted { .. }
+            | Event::ChildFailed { .. }
+            | Event::ContinueSuggested { .. }
             | Event::TerminateRequested { .. }
             | Event::LimitReached { .. }
             | Event::ContractViolated { .. }
@@ -398,5 +491,18 @@ impl Identity {
     /// (protocols, 10).
     pub fn idempotency_key(&self, unit: &UnitKey) -> String {
         format!("{}/{}/{}/{}", self.cluster_id, self.execution_id, self.run, unit)
+    }
+
+    /// The id of the child that an attempt of a unit starts: `<parent>~<unit>`, with `.r<run>` and `.<attempt>` after it
+    /// where they are not the first. No unit's key holds a `.` or a `~`, so no two attempts share a child.
+    pub fn child(&self, unit: &UnitKey, attempt: u32) -> ExecutionId {
+        let mut id = format!("{}~{unit}", self.execution_id);
+        if self.run != Run(1) {
+            id.push_str(&format!(".r{}", self.run));
+        }
+        if attempt != 1 {
+            id.push_str(&format!(".{attempt}"));
+        }
+        ExecutionId::new(id)
     }
 }

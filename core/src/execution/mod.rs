@@ -18,14 +18,16 @@ pub mod event;
 pub mod fan;
 pub mod replay;
 pub mod retry;
+pub mod rollover;
 pub mod state;
 pub mod waiting;
 mod wind_down;
 
-pub use admit::{Command, Refusal, admit};
+pub use admit::{ChildEnd, Command, Refusal, admit};
 pub use block::render as evaluate;
 pub use decide::{decide, next_wake};
 pub use event::{Event, Identity, Json, Recorded, TaskError};
 pub use replay::{Difference, replay};
-pub use state::{Abort, End, Phase, State, Unit, UnitStatus};
+pub use rollover::next_run;
+pub use state::{Abort, Asked, End, Phase, State, Unit, UnitStatus};
 pub use waiting::{Waiting, waiting};

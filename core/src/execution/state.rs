@@ -1,7 +1,8 @@
 //! What a history folds to.
 
 use crate::execution::event::{
-    CompensationOutcome, DecodeError, Event, Identity, Json, Labels, Recorded, TaskError, memory_of,
+    Carried, CompensationOutcome, DecodeError, Event, Identity, Json, Labels, Parent, Recorded, Sent, TaskError,
+    memory_of,
 };
 use crate::execution::fan::Fan;
 use crate::id::{
@@ -25,6 +26,14 @@ pub struct State {
     pub input: Json,
     pub labels: Labels,
     pub created_at: ClusterMs,
+    /// When this run began.
+    pub run_at: ClusterMs,
+    /// Whose child it is.
+    pub parent: Option<Parent>,
+    /// Children that this run started.
+    pub children: u64,
+    /// It is time to continue as new.
+    pub continue_suggested: bool,
     /// The last event's number and time.
     pub last: Seq,
     pub last_at: ClusterMs,
@@ -53,15 +62,8 @@ pub struct State {
 pub struct Received {
     pub seq: Seq,
     pub payload: Json,
-}
-
-/// What the sender of a signal or update was told.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Sent {
-    pub name: SignalName,
-    pub seq: Seq,
-    /// Of an update.
-    pub result: Option<Json>,
+    /// Where it stood in an earlier run.
+    pub carried: Option<Carried>,
 }
 
 /// A handler that has begun.
@@ -111,11 +113,21 @@ pub enum Abort {
 /// How it ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum End {
-    Completed { output: Json },
-    Failed { error: TaskError },
-    Cancelled { reason: Option<String> },
+    Completed {
+        output: Json,
+    },
+    Failed {
+        error: TaskError,
+    },
+    Cancelled {
+        reason: Option<String>,
+    },
     TimedOut,
-    Terminated { reason: Option<String> },
+    Terminated {
+        reason: Option<String>,
+    },
+    /// The run ended, and the next one goes on.
+    Continued,
 }
 
 /// A piece of work that has begun.
@@ -171,12 +183,37 @@ pub enum UnitStatus {
     },
     /// A `for` step whose items are under way.
     FannedOut,
+    /// A child is to be started.
+    ChildScheduled {
+        child: ExecutionId,
+        workflow: WorkflowName,
+        version: Option<Version>,
+    },
+    /// A child runs.
+    Child {
+        child: ExecutionId,
+        deadline: Option<ClusterMs>,
+        /// It was asked to end.
+        asked: Option<Asked>,
+    },
     Succeeded,
     Skipped,
     Failed {
         error: TaskError,
     },
     Cancelled,
+}
+
+/// Why and how a child was asked to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Asked {
+    /// It took longer than its step allows.
+    TimedOut,
+    /// Its parent ends.
+    Cancelled,
+    /// Its parent ends at once.
+    Terminated,
 }
 
 impl Unit {
@@ -231,8 +268,17 @@ pub enum FoldError {
 impl State {
     /// The state after a first event; `None` if that is not `WorkflowCreated` with number 1.
     pub fn begin(execution: &ExecutionId, first: &Recorded) -> Option<State> {
-        let Event::WorkflowCreated { workflow, version, definition_hash, input, labels, cluster_id, run } =
-            &first.event
+        let Event::WorkflowCreated {
+            workflow,
+            version,
+            definition_hash,
+            input,
+            labels,
+            cluster_id,
+            run,
+            parent,
+            continued,
+        } = &first.event
         else {
             return None;
         };
@@ -243,7 +289,11 @@ impl State {
             definition_hash: definition_hash.clone(),
             input: input.clone(),
             labels: labels.clone(),
-            created_at: first.at_ms,
+            created_at: continued.as_ref().map_or(first.at_ms, |continued| continued.created_at_ms),
+            run_at: first.at_ms,
+            parent: parent.clone(),
+            children: 0,
+            continue_suggested: false,
             last: first.seq,
             last_at: first.at_ms,
             phase: Phase::Created,
@@ -253,7 +303,7 @@ impl State {
             fans: BTreeMap::new(),
             succeeded: Vec::new(),
             buffered: BTreeMap::new(),
-            sent: BTreeMap::new(),
+            sent: continued.as_ref().map(|continued| continued.sent.clone()).unwrap_or_default(),
             handlers: BTreeMap::new(),
             compensation: None,
         })
@@ -328,6 +378,7 @@ impl State {
             Some(End::Cancelled { .. }) => Status::Cancelled,
             Some(End::TimedOut) => Status::TimedOut,
             Some(End::Terminated { .. }) => Status::Terminated,
+            Some(End::Continued) => Status::Running,
         }
     }
 
@@ -358,6 +409,19 @@ impl State {
     pub fn open_tokens(&self) -> impl Iterator<Item = (Uuid, &UnitKey, &Unit)> {
         self.units.iter().filter_map(|(key, unit)| match unit.status {
             UnitStatus::Dispatched { token, .. } => Some((token, key, unit)),
+            _ => None,
+        })
+    }
+
+    /// The root of its tree: itself, unless it is a child.
+    pub fn root(&self) -> &ExecutionId {
+        self.parent.as_ref().map_or(&self.identity.execution_id, |parent| &parent.root)
+    }
+
+    /// The children that run, each with its unit and whether it was asked to end.
+    pub fn open_children(&self) -> impl Iterator<Item = (&UnitKey, &ExecutionId, Option<Asked>)> {
+        self.units.iter().filter_map(|(key, unit)| match &unit.status {
+            UnitStatus::Child { child, asked, .. } => Some((key, child, *asked)),
             _ => None,
         })
     }

@@ -4,7 +4,7 @@ use crate::api::request::Contract;
 use crate::definition::{Definition, StepKind, TaskStep, UnitPath};
 use crate::execution::event::TaskError;
 use crate::execution::state::{State, Unit, UnitStatus};
-use crate::id::{ContractVersion, SignalName, StepId, TaskName, UnitKey, WorkerId};
+use crate::id::{ContractVersion, ExecutionId, SignalName, StepId, TaskName, UnitKey, WorkerId};
 use crate::time::ClusterMs;
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +34,8 @@ pub enum WaitingKind {
     Compute,
     Await,
     For,
+    Workflow,
+    ContinueAsNew,
 }
 
 /// Why a step does not go on.
@@ -80,6 +82,8 @@ pub enum Reason {
     },
     /// Items are under way, or wait for their turn.
     Items { items: u64, ended: u64 },
+    /// A child runs.
+    Child { execution_id: ExecutionId },
     /// The server is to decide next: nothing from outside is waited for.
     Server,
 }
@@ -131,7 +135,9 @@ fn of_unit(definition: &Definition, state: &State, key: &UnitKey, unit: &Unit, o
             let kind = match &step.kind {
                 StepKind::Sleep(_) => WaitingKind::Sleep,
                 StepKind::Await(_) => WaitingKind::Await,
-                StepKind::For(_) => WaitingKind::For,
+                StepKind::For(_) if UnitPath::parse(key).index.is_none() => WaitingKind::For,
+                StepKind::For(_) | StepKind::Workflow(_) => WaitingKind::Workflow,
+                StepKind::ContinueAsNew(_) => WaitingKind::ContinueAsNew,
                 StepKind::Task(_) | StepKind::Compute(_) => WaitingKind::Compute,
             };
             (kind, of_others(state, key, unit))
@@ -172,6 +178,7 @@ fn of_others(state: &State, key: &UnitKey, unit: &Unit) -> Reason {
     match &unit.status {
         UnitStatus::Sleeping { fire_at } => Reason::Sleep { until_ms: *fire_at },
         UnitStatus::Awaiting { signal, deadline } => Reason::Signal { signal: signal.clone(), until_ms: *deadline },
+        UnitStatus::Child { child, .. } => Reason::Child { execution_id: child.clone() },
         UnitStatus::FannedOut => match state.fans.get(key) {
             Some(fan) => Reason::Items { items: fan.items.len() as u64, ended: fan.ended() },
             None => Reason::Server,
@@ -252,6 +259,8 @@ mod tests {
             labels: Default::default(),
             cluster_id: ClusterId(Uuid::nil()),
             run: Run(1),
+            parent: None,
+            continued: None,
         };
         let all = [event(1, created), event(1, Event::WorkflowStarted)].into_iter().chain(more);
         let recorded =

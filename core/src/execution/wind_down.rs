@@ -6,7 +6,7 @@ use crate::execution::attempts::{go_on, schedule};
 use crate::execution::block::{Block, Decided, render};
 use crate::execution::decide::{is_of_course, unconsumed};
 use crate::execution::event::{AbortReason, CompensationOutcome, Event, Json, TaskError, codes};
-use crate::execution::state::{Abort, Compensation, State, UnitStatus};
+use crate::execution::state::{Abort, Asked, Compensation, State, UnitStatus};
 use crate::id::{HandlerKey, UnitKey};
 use crate::time::ClusterMs;
 use serde_json::{Value, json};
@@ -16,9 +16,25 @@ use std::sync::Arc;
 pub(super) fn wind_down(definition: &Definition, state: &State, abort: &Abort, now: ClusterMs) -> Vec<Event> {
     let at_once = matches!(abort, Abort::Terminated { .. });
     let open = state.units.iter().filter(|(key, unit)| !unit.status.has_ended() && (at_once || is_of_course(key)));
-    let cancelled: Vec<Event> = open.map(|(key, _)| Event::StepCancelled { step: key.clone() }).collect();
-    if !cancelled.is_empty() {
-        return cancelled;
+    let mut decided = Vec::new();
+    let mut waits = false;
+    for (key, unit) in open {
+        let step = key.clone();
+        match &unit.status {
+            // A child outlives nothing: its end is waited for.
+            UnitStatus::Child { child, asked, .. } => {
+                waits = true;
+                let wanted = if at_once { Asked::Terminated } else { Asked::Cancelled };
+                if *asked < Some(wanted) {
+                    let child = child.clone();
+                    decided.push(Event::ChildEndRequested { step, child, terminate: at_once, timed_out: false });
+                }
+            }
+            _ => decided.push(Event::StepCancelled { step }),
+        }
+    }
+    if waits || !decided.is_empty() {
+        return decided;
     }
     if !at_once && let Some(decided) = clean_up(definition, state, abort, now) {
         return decided;
@@ -70,7 +86,7 @@ fn compensate(definition: &Definition, state: &State, compensation: &Compensatio
             Some(undoing) => match &undoing.status {
                 UnitStatus::Failed { error } => failed = failed.or(Some((unit, error))),
                 status if status.has_ended() => {}
-                _ => return go_on(state, &key, definition.task_of(&key), undoing, now).into_iter().collect(),
+                _ => return go_on(state, &key, definition.work_of(&key), undoing, now).into_iter().collect(),
             },
         }
     }

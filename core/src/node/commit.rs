@@ -1,7 +1,7 @@
 //! The batch: one committer, no timer. While one append is under way, what other executions decide gathers for the
 //! next (design, section 6).
 
-use super::draft::{Draft, Handover};
+use super::draft::{Draft, Handover, Part};
 use super::slot::{Body, Slot, Work};
 use super::{Connection, LogEvent, Node, Purpose, storage_error};
 use crate::api::response::{Accepted, ResultOutcome};
@@ -21,19 +21,32 @@ use std::time::Duration;
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A group that is under way.
+/// A group that is under way: an execution, and its children that begin or end with it.
 #[derive(Debug)]
 pub(crate) struct Flight {
+    parts: Vec<Passenger>,
+}
+
+/// What one execution has in it.
+#[derive(Debug)]
+struct Passenger {
     execution: ExecutionId,
     draft: Draft,
     /// About how many bytes of memory its events add.
     memory: u64,
+    /// It is a child that this very group starts: nothing is there if the group is not written.
+    born: bool,
 }
 
 impl Flight {
     /// What it does.
-    pub fn works(&self) -> &[Work] {
-        &self.draft.works
+    pub fn works(&self) -> impl Iterator<Item = &Work> {
+        self.parts.iter().flat_map(|part| &part.draft.works)
+    }
+
+    /// The execution that it is about.
+    fn execution(&self) -> &ExecutionId {
+        &self.parts[0].execution
     }
 }
 
@@ -56,25 +69,18 @@ impl<M: Mutants> Node<M> {
                 self.to_load.insert(execution);
                 continue;
             }
-            let (mut draft, group) = self.draft(&execution, &mut slot);
+            let (parts, group) = self.draft(&execution, slot);
             let Some(group) = group else {
-                self.slots.insert(execution.clone(), slot);
-                self.nothing_to_write(&execution, draft);
+                for part in parts {
+                    self.nothing_to_write(&part.execution, part.draft);
+                }
                 continue;
             };
-            slot.in_flight = true;
-            if self.mutants.planted(Mutant::MemoryBeforeCommit) {
-                slot.body = Body::Resident(Box::new(draft.resident.clone().expect("a group has a state")));
-            }
-            self.slots.insert(execution.clone(), slot);
-            if self.mutants.planted(Mutant::ResponseBeforeCommit) {
-                self.tell(&mut draft);
-            }
-            let own = group.members.iter().flat_map(|m| &m.events).map(|e| e.bytes.len()).sum::<usize>();
-            bytes += own;
+            bytes += group.members.iter().flat_map(|m| &m.events).map(|e| e.bytes.len()).sum::<usize>();
+            let members = group.members.iter().map(|member| member.events.iter().map(|e| e.bytes.len() as u64).sum());
+            let parts = parts.into_iter().zip(members).map(|(part, own)| self.board(part, own)).collect();
+            flights.push(Flight { parts });
             groups.push(group);
-            let memory = draft.events.iter().map(|recorded| recorded.event.memory()).sum::<u64>().max(own as u64);
-            flights.push(Flight { execution, draft, memory });
         }
         if groups.is_empty() {
             return;
@@ -82,6 +88,22 @@ impl<M: Mutants> Node<M> {
         self.committing = true;
         let append = Append { fence, groups };
         self.send(Connection::Store, Transaction::Append(append), Purpose::Append(flights));
+    }
+
+    /// A part goes under way.
+    fn board(&mut self, part: Part, own_bytes: u64) -> Passenger {
+        let Part { execution, before, mut draft, .. } = part;
+        let slot = self.slots.get_mut(&execution).expect("what is drafted is in memory");
+        slot.in_flight = true;
+        if self.mutants.planted(Mutant::MemoryBeforeCommit) {
+            slot.body = Body::Resident(Box::new(draft.resident.clone().expect("a group has a state")));
+        }
+        if self.mutants.planted(Mutant::ResponseBeforeCommit) {
+            self.tell(&mut draft);
+        }
+        let memory = draft.events.iter().map(|recorded| recorded.event.memory()).sum::<u64>().max(own_bytes);
+        let born = before.is_none() && draft.works.is_empty();
+        Passenger { execution, draft, memory, born }
     }
 
     /// Whether what an execution that nobody has looked for has to do begins with a start that may be tried. Whatever
@@ -104,6 +126,7 @@ impl<M: Mutants> Node<M> {
     fn nothing_to_write(&mut self, execution: &ExecutionId, mut draft: Draft) {
         self.done(&draft.works);
         self.tell(&mut draft);
+        self.tell_family(execution, &draft);
         self.settle_down(execution, draft.leaves);
     }
 
@@ -123,11 +146,11 @@ impl<M: Mutants> Node<M> {
 
     pub(super) fn on_append(&mut self, flights: Vec<Flight>, outcome: Result<Verdict, Failure>) {
         self.committing = false;
-        for flight in &flights {
-            if flight.draft.created {
+        for part in flights.iter().flat_map(|flight| &flight.parts) {
+            if part.draft.created {
                 self.starting -= 1;
             }
-            self.slots.get_mut(&flight.execution).expect("an execution in flight stays in memory").in_flight = false;
+            self.slots.get_mut(&part.execution).expect("an execution in flight stays in memory").in_flight = false;
         }
         let outcomes = match outcome {
             Ok(Verdict::Append(outcomes)) => outcomes,
@@ -157,8 +180,8 @@ impl<M: Mutants> Node<M> {
                 GroupOutcome::Rejected(Rejection::Refused { message }) => {
                     self.log(LogEvent::StoreFailed { call: "append".into(), message: message.clone(), unsaid: 0 });
                     // Told to those who asked, if any did. What it decided by itself, it would decide again.
-                    let asked = flight.draft.works.iter().any(|work| work.request().is_some());
-                    let execution = flight.execution.clone();
+                    let asked = flight.works().any(|work| work.request().is_some());
+                    let execution = flight.execution().clone();
                     self.not_written(flight, &message);
                     if !asked {
                         self.quarantine(&execution, message);
@@ -185,27 +208,39 @@ impl<M: Mutants> Node<M> {
 
     /// A group is durable: memory follows, and what it promises leaves.
     fn written(&mut self, flight: Flight) {
-        let Flight { execution, mut draft, memory } = flight;
         self.counters.append_groups += 1;
+        for part in flight.parts {
+            self.part_written(part);
+        }
+    }
+
+    fn part_written(&mut self, part: Passenger) {
+        let Passenger { execution, mut draft, memory, .. } = part;
         self.done(&draft.works);
         self.count_and_log(&execution, &draft);
         self.queue.written(&draft);
         for contract in draft.queued_contracts() {
             self.claims.queued(contract);
         }
-        let resident = draft.resident.take().expect("a written group has a state");
+        let resident = draft.resident.clone().expect("a written group has a state");
         let ended = resident.state.has_ended();
         if let (true, Wake::At(at)) = (draft.leaves, resident.wake) {
             self.due.expect(Some(at));
         }
         let slot = self.slots.get_mut(&execution).expect("an execution in flight stays in memory");
+        if draft.next_run_at.is_some() {
+            // Nothing of the run before is kept.
+            slot.bytes = 0;
+        }
         slot.body = Body::Resident(Box::new(resident));
         slot.bytes += memory;
+        slot.held = draft.held;
         self.close_attempts(&execution);
         for handover in std::mem::take(&mut draft.dispatches) {
             self.hand(handover);
         }
         self.tell(&mut draft);
+        self.tell_family(&execution, &draft);
         if ended {
             self.end_reached(&execution);
         }
@@ -265,8 +300,6 @@ impl<M: Mutants> Node<M> {
         }
     }
 
-    /// Nothing of a group was written, and the same again may be: its works go back in line. After a rejection the
-    /// execution is read again first, since memory and database differ.
     /// The row of a task is not as a claim left it: what that claim brought is not to be handed over any more, however
     /// often it is tried.
     fn drop_claims(&mut self, flight: &mut Flight, moved: &TaskId, found: Option<TaskState>) {
@@ -276,35 +309,55 @@ impl<M: Mutants> Node<M> {
             }
             _ => false,
         };
-        let works = std::mem::take(&mut flight.draft.works);
-        for work in works {
-            match work {
-                Work::Dispatch { poll, ref claimed, .. } if is_void(&work) => {
-                    if found == Some(TaskState::Queued) {
-                        self.claims.queued(claimed.contract());
+        for part in &mut flight.parts {
+            for work in std::mem::take(&mut part.draft.works) {
+                match work {
+                    Work::Dispatch { poll, ref claimed, .. } if is_void(&work) => {
+                        if found == Some(TaskState::Queued) {
+                            self.claims.queued(claimed.contract());
+                        }
+                        self.polls.release(poll);
+                        self.answer_poll_when_due(poll);
                     }
-                    self.polls.release(poll);
-                    self.answer_poll_when_due(poll);
+                    work => part.draft.works.push(work),
                 }
-                work => flight.draft.works.push(work),
             }
         }
     }
 
+    /// Nothing of a group was written, and the same again may be: its works go back in line. After a rejection the
+    /// executions are read again first, since memory and database differ.
     fn try_again(&mut self, flight: Flight, reload: bool) {
-        let Flight { execution, mut draft, .. } = flight;
-        self.give_back(&mut draft);
-        let slot = self.slots.get_mut(&execution).expect("an execution in flight stays in memory");
-        for work in draft.works.into_iter().rev() {
-            slot.queue.push_front(work);
+        for part in flight.parts {
+            let Passenger { execution, mut draft, born, .. } = part;
+            self.give_back(&mut draft);
+            if born {
+                self.forget_unborn(execution);
+                continue;
+            }
+            let slot = self.slots.get_mut(&execution).expect("an execution in flight stays in memory");
+            for work in draft.works.into_iter().rev() {
+                slot.queue.push_front(work);
+            }
+            if reload {
+                // Even where those who asked are told that it cannot be read: it is not forgotten.
+                slot.queue.push_back(Work::Wake);
+                slot.body = Body::Loading;
+                self.to_load.insert(execution);
+            } else {
+                self.ready.push_back(execution);
+            }
         }
-        if reload {
-            // Even where those who asked are told that it cannot be read: it is not forgotten.
-            slot.queue.push_back(Work::Wake);
-            slot.body = Body::Loading;
-            self.to_load.insert(execution);
+    }
+
+    /// A child was not started. Whoever asks about it meanwhile is told what there is.
+    fn forget_unborn(&mut self, child: ExecutionId) {
+        let slot = self.slots.get_mut(&child).expect("an execution in flight stays in memory");
+        if slot.queue.is_empty() {
+            self.slots.remove(&child);
         } else {
-            self.ready.push_back(execution);
+            slot.body = Body::Loading;
+            self.to_load.insert(child);
         }
     }
 
@@ -316,31 +369,37 @@ impl<M: Mutants> Node<M> {
 
     /// Nothing of a group was written, and those who asked are told so; what nobody asked for is tried again.
     fn not_written(&mut self, flight: Flight, message: &str) {
-        let Flight { execution, mut draft, .. } = flight;
-        self.give_back(&mut draft);
-        self.done(&draft.works);
-        let mut again = Vec::new();
-        for work in draft.works.drain(..) {
-            match work {
-                Work::Start { request, .. } | Work::Ask { request, .. } => {
-                    self.respond(request, storage_error(message));
-                }
-                Work::Result { request, index, token, .. } => {
-                    let error = Some(storage_error(message));
-                    self.result_outcome(request, index, ResultOutcome { token, outcome: Accepted::Refused, error });
-                }
-                work => again.push(work),
+        for part in flight.parts {
+            let Passenger { execution, mut draft, born, .. } = part;
+            self.give_back(&mut draft);
+            self.done(&draft.works);
+            if born {
+                self.forget_unborn(execution);
+                continue;
             }
+            let mut again = Vec::new();
+            for work in draft.works.drain(..) {
+                match work {
+                    Work::Start { request, .. } | Work::Ask { request, .. } => {
+                        self.respond(request, storage_error(message));
+                    }
+                    Work::Result { request, index, token, .. } => {
+                        let error = Some(storage_error(message));
+                        self.result_outcome(request, index, ResultOutcome { token, outcome: Accepted::Refused, error });
+                    }
+                    work => again.push(work),
+                }
+            }
+            let slot = self.slots.get_mut(&execution).expect("an execution in flight stays in memory");
+            for work in again.into_iter().rev() {
+                slot.queue.push_front(work);
+            }
+            if slot.queue.is_empty() {
+                // What was decided is decided again.
+                slot.queue.push_back(Work::Wake);
+            }
+            self.ready.push_back(execution);
         }
-        let slot = self.slots.get_mut(&execution).expect("an execution in flight stays in memory");
-        for work in again.into_iter().rev() {
-            slot.queue.push_front(work);
-        }
-        if slot.queue.is_empty() {
-            // What was decided is decided again.
-            slot.queue.push_back(Work::Wake);
-        }
-        self.ready.push_back(execution);
     }
 
     /// Reservations of deliveries that were not recorded go back; those of claimed tasks stay, since their works do.
@@ -376,6 +435,9 @@ impl<M: Mutants> Node<M> {
         let mut lines = Vec::new();
         for recorded in &draft.events {
             match &recorded.event {
+                // A new run is not a new execution.
+                Event::WorkflowCreated { continued: Some(_), .. } => {}
+                Event::WorkflowContinuedAsNew { .. } => counters.executions_continued_as_new += 1,
                 Event::WorkflowCreated { workflow, version, .. } => {
                     counters.executions_started += 1;
                     self.active += 1;

@@ -44,6 +44,10 @@ pub struct Limits {
     pub max_history_events: u64,
     /// Items of the list of one `for` step (10,000); past it the execution fails with LIMIT_EXCEEDED.
     pub max_fan_out: u64,
+    /// Children that one run starts (10,000), and how deep they lie within each other (8); past it they fail with
+    /// LIMIT_EXCEEDED.
+    pub max_children: u64,
+    pub max_child_depth: u64,
     /// Signals and updates of one execution that nothing has taken (1,000); past it 429.
     pub max_pending_signals: u64,
     /// Bytes of one payload as JSON text (1 MiB).
@@ -76,6 +80,8 @@ impl Default for Limits {
             max_active_executions: 100_000,
             max_history_events: 50_000,
             max_fan_out: 10_000,
+            max_children: 10_000,
+            max_child_depth: 8,
             max_pending_signals: 1_000,
             max_payload_bytes: 1 << 20,
             max_resident_executions: 10_000,

@@ -11,6 +11,7 @@ pub struct Counters {
     pub executions_cancelled: u64,
     pub executions_timed_out: u64,
     pub executions_terminated: u64,
+    pub executions_continued_as_new: u64,
     pub tasks_dispatched: u64,
     /// Of those, handed over inside the append that scheduled them.
     pub tasks_dispatched_directly: u64,

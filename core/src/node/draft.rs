@@ -9,10 +9,10 @@ use crate::api::request::{Contract, Start, TaskOutcome};
 use crate::api::response::{Accepted, Reply, Response, ResultOutcome, Started};
 use crate::definition::{Boundary, Definition, SchemaCheck};
 use crate::execution::event::{Event, Recorded};
-use crate::execution::{Command, Refusal, State, UnitStatus, admit, decide, next_wake};
-use crate::id::{Epoch, ExecutionId, GroupId, Run, Seq, SessionId, TaskId, Token, UnitKey};
+use crate::execution::{Command, Refusal, State, UnitStatus, admit, decide, next_run, next_wake};
+use crate::id::{Epoch, ExecutionId, Run, Seq, SessionId, TaskId, Token, UnitKey};
 use crate::mutant::{Mutant, Mutants};
-use crate::store::append::{Expect, Group, Member, OwnerChange, StoredEvent, TaskChange, TaskRow, TaskState, Wake};
+use crate::store::append::{Expect, Member, OwnerChange, StoredEvent, TaskChange, TaskRow, TaskState, Wake};
 use crate::store::statement::ClaimedTask;
 use crate::time::ClusterMs;
 use serde_json::Value;
@@ -48,6 +48,26 @@ pub(crate) struct Draft {
     pub works: Vec<Work>,
     /// Whether the execution leaves memory once it is written.
     pub leaves: bool,
+    /// Whether it may record the end of a child: together with what its parent records.
+    may_end: bool,
+    /// Its end is decided, and was not recorded.
+    pub held: bool,
+    /// There is more to be decided once it is written.
+    pub unfinished: bool,
+    /// Where in the events the next run begins.
+    pub next_run_at: Option<usize>,
+    /// Its children that begin or end with it.
+    pub children: Vec<Part>,
+}
+
+/// What one execution has in a group, before it is finished.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub execution: ExecutionId,
+    /// The committed state.
+    pub before: Option<Resident>,
+    pub draft: Draft,
+    pub parks: bool,
 }
 
 /// A delivery that a group records.
@@ -62,7 +82,7 @@ pub(crate) struct Handover {
 }
 
 impl Draft {
-    fn new(resident: Option<Resident>) -> Draft {
+    pub fn new(resident: Option<Resident>) -> Draft {
         Draft {
             resident,
             events: Vec::new(),
@@ -75,6 +95,26 @@ impl Draft {
             released: Vec::new(),
             works: Vec::new(),
             leaves: false,
+            may_end: true,
+            held: false,
+            unfinished: false,
+            next_run_at: None,
+            children: Vec::new(),
+        }
+    }
+
+    /// The draft of a child that is to be started: its first event is recorded.
+    pub fn of_child(resident: Resident, first: Recorded) -> Draft {
+        Draft { events: vec![first], created: true, may_end: false, ..Draft::new(Some(resident)) }
+    }
+
+    /// The run of an event.
+    fn run_of(&self, at: usize) -> Run {
+        let resident = self.resident.as_ref().expect("events belong to an execution");
+        let run = resident.state.identity.run;
+        match self.next_run_at {
+            Some(next) if at < next => Run(run.0 - 1),
+            _ => run,
         }
     }
 
@@ -93,7 +133,7 @@ impl Draft {
     }
 
     /// Records an event: numbers it, dates it, and takes it into the state.
-    fn record(&mut self, event: Event, now: ClusterMs) {
+    pub fn record(&mut self, event: Event, now: ClusterMs) {
         let resident = self.resident.as_mut().expect("events belong to an execution");
         let at_ms = now.max(resident.state.last_at);
         let recorded = Recorded { seq: resident.state.last.next(), at_ms, event };
@@ -111,7 +151,12 @@ impl Draft {
                 return;
             }
             for event in decided {
-                match rules.refusal(self.resident.as_ref().expect("as above"), &event, now) {
+                let resident = self.resident.as_ref().expect("as above");
+                match rules.refusal(resident, &event, now) {
+                    None if event.is_terminal() && !self.may_end => {
+                        self.held = true;
+                        return;
+                    }
                     None => self.record(event, now),
                     Some(refusal) => {
                         self.record(refusal, now);
@@ -119,7 +164,28 @@ impl Draft {
                     }
                 }
             }
+            if self.rolls_over(now) {
+                return;
+            }
         }
+    }
+
+    /// After an event that continues as new: the next run begins, in the same group, and goes on in another.
+    fn rolls_over(&mut self, now: ClusterMs) -> bool {
+        let Some(Event::WorkflowContinuedAsNew { input, next_run: run }) = self.events.last().map(|e| &e.event) else {
+            return false;
+        };
+        let resident = self.resident.as_mut().expect("events belong to an execution");
+        let mut events = next_run(&resident.state, input.clone(), *run).into_iter();
+        let at_ms = now.max(resident.state.last_at);
+        let first = Recorded { seq: Seq(1), at_ms, event: events.next().expect("a run begins with an event") };
+        let execution = resident.state.identity.execution_id.clone();
+        resident.state = State::begin(&execution, &first).expect("a first event");
+        self.next_run_at = Some(self.events.len());
+        self.unfinished = true;
+        self.events.push(first);
+        events.for_each(|event| self.record(event, now));
+        true
     }
 }
 
@@ -147,6 +213,12 @@ impl Rules {
                     return admit(definition, state, &command, now).ok();
                 }
                 (Some(step), format!("the list of {step}"), items.iter().map(|item| json_bytes(item)).sum())
+            }
+            Event::ChildScheduled { step, input, .. } => {
+                (Some(step), format!("the input of {step}"), json_bytes(input))
+            }
+            Event::WorkflowContinuedAsNew { input, .. } => {
+                (None, "the input of the next run".into(), json_bytes(input))
             }
             Event::WorkflowCompleted { output, .. } => (None, "the workflow's output".into(), json_bytes(output)),
             _ => return None,
@@ -184,19 +256,20 @@ fn json_bytes(value: &Value) -> u64 {
 }
 
 impl<M: Mutants> Node<M> {
-    /// Takes what waits for an execution and makes a draft of it, and the group that it needs; no group where nothing
-    /// is to be written.
-    pub(super) fn draft(&mut self, execution: &ExecutionId, slot: &mut Slot) -> (Draft, Option<Group>) {
+    /// Takes what waits for an execution and makes a draft of it. `ends`: it is a child whose parent records its end with it.
+    pub(super) fn part(&mut self, execution: &ExecutionId, slot: &mut Slot, ends: bool) -> Part {
         let now = self.cluster_now();
         let rules = self.rules();
         let before = slot.resident().cloned();
         let mut draft = Draft::new(before.clone());
+        draft.may_end = ends || slot.orphan || before.as_ref().is_none_or(|before| before.state.parent.is_none());
         if draft.resident.is_some() {
             self.bound_history(&mut draft, now);
             draft.decide(now, &rules);
         }
         let mut parks = false;
         while draft.works.len() < MAX_WORKS
+            && !draft.unfinished
             && let Some(work) = slot.queue.pop_front()
         {
             parks = matches!(work, Work::Park);
@@ -206,8 +279,8 @@ impl<M: Mutants> Node<M> {
                 draft.decide(now, &rules);
             }
         }
-        let group = self.finish_draft(execution, before.as_ref(), &mut draft, parks && slot.queue.is_empty(), now);
-        (draft, group)
+        slot.held = draft.held;
+        Part { execution: execution.clone(), before, draft, parks: parks && slot.queue.is_empty() }
     }
 
     pub(super) fn rules(&self) -> Rules {
@@ -216,13 +289,16 @@ impl<M: Mutants> Node<M> {
         Rules { schemas: self.schemas.clone(), max_payload, max_fan_out }
     }
 
-    /// An execution whose history has grown to its bound fails, whatever else waits for it.
+    /// An execution whose history has grown to its bound fails, whatever else waits for it; at half of it, it is told.
     fn bound_history(&mut self, draft: &mut Draft, now: ClusterMs) {
         let max = self.config.limits.max_history_events;
         let resident = draft.resident.as_ref().expect("there is a history");
-        if resident.state.last.0 >= max
-            && let Ok(event) = admit(&resident.definition, &resident.state, &Command::HistoryFull { max }, now)
-        {
+        let command = match resident.state.last.0 {
+            length if length >= max => Command::HistoryFull { max },
+            length if length >= max / 2 => Command::SuggestContinue { max },
+            _ => return,
+        };
+        if let Ok(event) = admit(&resident.definition, &resident.state, &command, now) {
             draft.record(event, now);
         }
     }
@@ -247,6 +323,13 @@ impl<M: Mutants> Node<M> {
             Work::Uncertain { token, reason } => {
                 // Refused where a result came first: then nothing is uncertain.
                 let _ = self.take_command(draft, Command::Uncertain { token: token.id, reason }, now);
+            }
+            Work::ChildEnds { child } => self.take_child_end(draft, child, now),
+            Work::End { terminate } => {
+                let reason = Some("its parent is ending".into());
+                let command = if terminate { Command::Terminate { reason } } else { Command::Cancel { reason } };
+                // Refused where it ends already.
+                let _ = self.take_command(draft, command, now);
             }
             Work::Wake | Work::Park => {}
         }
@@ -319,6 +402,8 @@ impl<M: Mutants> Node<M> {
             labels: start.labels.clone(),
             cluster_id: self.cluster_id().expect("serving"),
             run,
+            parent: None,
+            continued: None,
         };
         let first = Recorded { seq: Seq(1), at_ms: now, event: created };
         let state = State::begin(execution, &first).expect("a first event");
@@ -399,23 +484,22 @@ impl<M: Mutants> Node<M> {
     }
 
     /// Hands scheduled attempts to waiting polls, queues the rest, and says what becomes of the owner row.
-    fn finish_draft(
-        &mut self,
-        execution: &ExecutionId,
-        before: Option<&Resident>,
-        draft: &mut Draft,
-        parks: bool,
-        now: ClusterMs,
-    ) -> Option<Group> {
+    pub(super) fn finish(&mut self, part: &mut Part, now: ClusterMs) -> Option<Member> {
+        let Part { execution, before, draft, parks } = part;
+        let (before, parks) = (before.as_ref(), *parks);
         draft.resident.as_ref()?;
         self.hand_over(execution, draft, now);
+        let (held, unfinished, first_run) = (draft.held, draft.unfinished, draft.run_of(0));
         let resident = draft.resident.as_mut().expect("looked up above");
         draft.tasks = change_tasks(resident, &draft.requeue);
         let owner = match (before, resident.state.has_ended()) {
             (Some(before), true) if before.state.has_ended() => OwnerChange::Keep,
             (_, true) => OwnerChange::End,
             (_, false) => {
-                let (wake, leaves) = wake_of(resident, parks, now);
+                let (wake, leaves) = match held || unfinished {
+                    true => (Wake::Hot, false),
+                    false => wake_of(resident, parks, now),
+                };
                 draft.leaves = leaves;
                 let wake = if leaves && self.mutants.planted(Mutant::WakeForgotten) { Wake::Never } else { wake };
                 let was = resident.wake;
@@ -429,19 +513,27 @@ impl<M: Mutants> Node<M> {
         }
         let state = &resident.state;
         let summary = match before {
-            Some(before) if before.state.status() == state.status() => None,
+            Some(before)
+                if before.state.status() == state.status() && before.state.identity.run == state.identity.run =>
+            {
+                None
+            }
             _ => Some(state.summary()),
         };
         let expect = match before {
-            None => Expect::New { run: state.identity.run, root: execution.clone() },
+            None => Expect::New { run: first_run, root: state.root().clone() },
             Some(before) => {
                 Expect::After { run: before.state.identity.run, last: before.state.last, epoch: before.epoch }
             }
         };
-        let store = |e: &Recorded| StoredEvent { seq: e.seq, at_ms: e.at_ms, bytes: e.encode() };
-        let events = draft.events.iter().map(store).collect();
-        let member = Member { execution: execution.clone(), expect, events, summary, owner };
-        Some(Group { id: GroupId(self.draw()), members: vec![member], tasks: draft.tasks.clone() })
+        let store = |(at, e): (usize, &Recorded)| StoredEvent {
+            run: draft.run_of(at),
+            seq: e.seq,
+            at_ms: e.at_ms,
+            bytes: e.encode(),
+        };
+        let events = draft.events.iter().enumerate().map(store).collect();
+        Some(Member { execution: execution.clone(), expect, events, summary, owner })
     }
 
     /// The next task goes to a poll that waits for it, inside the append that schedules it (design, section 6), unless
@@ -522,7 +614,7 @@ fn change_tasks(resident: &mut Resident, requeue: &BTreeSet<TaskId>) -> Vec<Task
 fn wake_of(resident: &Resident, parks: bool, now: ClusterMs) -> (Wake, bool) {
     let state = &resident.state;
     let queued = state.scheduled().next().is_some();
-    if state.open_tokens().next().is_some() || (queued && !parks) {
+    if resident.stays() || (queued && !parks) {
         return (Wake::Hot, false);
     }
     match next_wake(&resident.definition, state) {
@@ -549,6 +641,6 @@ fn refuse_broken(draft: &mut Draft, work: Work, reason: &str) {
             draft.outcomes.push((request, index, outcome));
         }
         Work::Dispatch { poll, .. } => draft.released.push(poll),
-        Work::Uncertain { .. } | Work::Wake | Work::Park => {}
+        Work::Uncertain { .. } | Work::ChildEnds { .. } | Work::End { .. } | Work::Wake | Work::Park => {}
     }
 }

@@ -227,6 +227,7 @@ impl<M: Mutants> Node<M> {
             _ => self.queue.loaded(&execution, None),
         }
         if let Body::Resident(resident) = &body {
+            self.remind_children(resident);
             // Handed out before a restart: its worker has a session's time to tell of it (reference, "Failover").
             let until = self.now.mono + self.config.session_timeout;
             for (id, ..) in resident.state.open_tokens() {
@@ -283,8 +284,8 @@ impl<M: Mutants> Node<M> {
         let Some(slot) = self.slots.get_mut(execution) else { return };
         let (timer, may_leave) = match &slot.body {
             Body::Resident(resident) => {
-                let open = resident.state.open_tokens().next().is_some();
-                (next_wake(&resident.definition, &resident.state), !open)
+                let stays = resident.stays() || slot.held;
+                (next_wake(&resident.definition, &resident.state), !stays)
             }
             _ => (None, false),
         };

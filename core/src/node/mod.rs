@@ -7,6 +7,7 @@
 //!   `probe`: how the server is.
 //! * `ask`: what clients ask of a running execution: cancel, terminate, signals, updates, queries.
 //! * `slot`, `load`: executions in memory, how they come in and how they leave.
+//! * `family`: parents and children, which begin and end together.
 //! * `draft`: what one execution wants written next; `commit`: the batch, and what follows from its outcome.
 //! * `trouble`: what the log says of a store that fails.
 //! * `claim`: tasks from the queue for waiting polls; `queue`: what waits in it, for people.
@@ -19,6 +20,7 @@ pub mod config;
 pub mod counters;
 mod draft;
 pub mod effect;
+mod family;
 pub mod input;
 mod lifecycle;
 mod load;

@@ -8,14 +8,12 @@ use crate::api::response::{ExecutionView, Executions, History, Reply, Response};
 use crate::definition::Definition;
 use crate::execution::event::{DecodeError, Recorded};
 use crate::execution::{State, waiting};
-use crate::id::{ExecutionId, Seq};
+use crate::id::ExecutionId;
 use crate::mutant::Mutants;
 use crate::node::slot::Body;
 use crate::store::append::Status;
 use crate::store::outcome::Failure;
-use crate::store::statement::{
-    ListSummaries, LoadedExecution, ReadHistories, ReadHistory, ReadSummary, SummaryFilter, SummaryRow,
-};
+use crate::store::statement::{ListSummaries, LoadedExecution, ReadHistories, ReadSummary, SummaryFilter, SummaryRow};
 use crate::store::transaction::{Transaction, Verdict};
 use crate::time::ClusterMs;
 
@@ -63,18 +61,6 @@ impl<M: Mutants> Node<M> {
     /// An execution, with what it waits for.
     pub(super) fn view(&self, definition: &Definition, state: &State) -> ExecutionView {
         view::of_state(state, waiting(definition, state, &self.sessions))
-    }
-
-    pub(super) fn get_history(
-        &mut self,
-        id: RequestId,
-        execution: ExecutionId,
-        after: Seq,
-        limit: u32,
-        max_bytes: u32,
-    ) {
-        let read = ReadHistory { execution: execution.clone(), after, limit, max_bytes };
-        self.read(id, Read::History(execution), Transaction::History(read));
     }
 
     pub(super) fn on_read(&mut self, id: RequestId, outcome: Result<Verdict, Failure>) {
@@ -131,8 +117,8 @@ impl<M: Mutants> Node<M> {
             (Open::Read(Read::History(execution)), Verdict::History(page)) => {
                 if page.known {
                     let events: Result<Vec<_>, _> = page.events.iter().map(|e| Recorded::decode(e)).collect();
-                    let (execution_id, more) = (execution.clone(), page.more);
-                    shown(events.map(|events| Reply::History(History { execution_id, events, more })))
+                    let (execution_id, run, more) = (execution.clone(), page.run, page.more);
+                    shown(events.map(|events| Reply::History(History { execution_id, run, events, more })))
                 } else {
                     unknown_execution(execution).into()
                 }

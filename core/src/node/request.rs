@@ -12,7 +12,7 @@ use crate::node::ask::Ask;
 use crate::node::slot::{Body, Slot, Work};
 use crate::store::append::Status;
 use crate::store::outcome::Failure;
-use crate::store::statement::{DefinitionRow, PutDefinition, PutResult, ReadSummary, SummaryRow};
+use crate::store::statement::{DefinitionRow, PutDefinition, PutResult, ReadHistory, ReadSummary, SummaryRow};
 use crate::store::transaction::{Transaction, Verdict};
 use crate::time::{ClusterMs, Mono};
 use serde_json::Value;
@@ -92,8 +92,9 @@ impl<M: Mutants> Node<M> {
             Request::Start(start) => self.start(id, start),
             Request::ListExecutions(list) => self.list(id, list),
             Request::GetExecution(execution) => self.get_execution(id, execution),
-            Request::GetHistory { execution, after, limit, max_bytes } => {
-                self.get_history(id, execution, after, limit, max_bytes);
+            Request::GetHistory { execution, run, after, limit, max_bytes } => {
+                let read = ReadHistory { execution: execution.clone(), run, after, limit, max_bytes };
+                self.read(id, Read::History(execution), Transaction::History(read));
             }
             Request::Wait { execution, timeout } => self.wait(id, execution, timeout),
             Request::Cancel { execution, reason } => self.ask(id, &execution, Ask::Cancel { reason }),

@@ -5,7 +5,7 @@ use crate::api::request::{Start, TaskOutcome};
 use crate::definition::Definition;
 use crate::execution::State;
 use crate::execution::event::memory_of;
-use crate::id::{Epoch, SessionId, TaskId, Token};
+use crate::id::{Epoch, ExecutionId, SessionId, TaskId, Token};
 use crate::node::RequestId;
 use crate::node::ask::Ask;
 use crate::store::append::{TaskState, Wake};
@@ -24,6 +24,10 @@ pub(crate) struct Slot {
     pub in_flight: bool,
     /// About how many bytes of memory it takes.
     pub bytes: u64,
+    /// Its end is decided, and waits to be recorded together with its parent's result of it.
+    pub held: bool,
+    /// Nobody waits for its end: it is recorded alone.
+    pub orphan: bool,
     /// Its entry in the node's timers.
     pub timer: Option<ClusterMs>,
     /// Its entry among the idle ones.
@@ -70,10 +74,21 @@ pub(crate) enum Work {
     Dispatch { claimed: ClaimedTask, session: SessionId, poll: RequestId },
     /// What became of a delivery is not known.
     Uncertain { token: Token, reason: String },
+    /// A child of it has come to its end, which is recorded together with its own result of it.
+    ChildEnds { child: ExecutionId },
+    /// Its parent wants it to end: cancelled, or terminated.
+    End { terminate: bool },
     /// Its time may have come.
     Wake,
     /// Leave memory, and have its row say when it wants to come back.
     Park,
+}
+
+impl Resident {
+    /// Whether it stays in memory though nothing happens to it: a worker has a task of it, or a child of it is to end.
+    pub fn stays(&self) -> bool {
+        self.state.open_tokens().next().is_some() || self.state.open_children().any(|(.., asked)| asked.is_some())
+    }
 }
 
 impl Work {
@@ -89,7 +104,12 @@ impl Work {
     pub fn request(&self) -> Option<RequestId> {
         match self {
             Work::Start { request, .. } | Work::Ask { request, .. } | Work::Result { request, .. } => Some(*request),
-            Work::Dispatch { .. } | Work::Uncertain { .. } | Work::Wake | Work::Park => None,
+            Work::Dispatch { .. }
+            | Work::Uncertain { .. }
+            | Work::ChildEnds { .. }
+            | Work::End { .. }
+            | Work::Wake
+            | Work::Park => None,
         }
     }
 }
@@ -101,7 +121,12 @@ impl Work {
             Work::Start { start, .. } => memory_of(&start.input),
             Work::Ask { ask, .. } => ask.bytes(),
             Work::Result { outcome, .. } => outcome.memory(),
-            Work::Dispatch { .. } | Work::Uncertain { .. } | Work::Wake | Work::Park => 0,
+            Work::Dispatch { .. }
+            | Work::Uncertain { .. }
+            | Work::ChildEnds { .. }
+            | Work::End { .. }
+            | Work::Wake
+            | Work::Park => 0,
         }
     }
 }
@@ -109,7 +134,16 @@ impl Work {
 impl Slot {
     /// A slot with this body and nothing to do.
     pub fn new(body: Body) -> Slot {
-        Slot { body, queue: VecDeque::new(), in_flight: false, bytes: 0, timer: None, idle: None }
+        Slot {
+            body,
+            queue: VecDeque::new(),
+            in_flight: false,
+            bytes: 0,
+            held: false,
+            orphan: false,
+            timer: None,
+            idle: None,
+        }
     }
 
     /// The committed state, where it is in memory.

@@ -1,7 +1,7 @@
 //! What the API shows of an execution: from memory, or from its row.
 
-use crate::api::response::{ExecutionItem, ExecutionView};
-use crate::execution::event::{DecodeError, Event, Json, Recorded, TaskError};
+use crate::api::response::{ExecutionItem, ExecutionView, ParentView};
+use crate::execution::event::{DecodeError, Event, Json, Parent, Recorded, TaskError};
 use crate::execution::{End, State, Waiting};
 use crate::id::{ExecutionId, Seq};
 use crate::store::append::{Status, Summary};
@@ -20,16 +20,21 @@ pub(crate) fn item(execution: ExecutionId, summary: Summary) -> ExecutionItem {
     }
 }
 
+fn parent(parent: &Parent) -> ParentView {
+    ParentView { execution_id: parent.execution_id.clone(), step: parent.step.clone() }
+}
+
 /// An execution whose history is folded, and what it waits for.
 pub(crate) fn of_state(state: &State, waiting: Vec<Waiting>) -> ExecutionView {
     let (output, error) = match state.end() {
         Some(End::Completed { output }) => (Some(output.clone()), None),
         Some(End::Failed { error }) => (None, Some(error.clone())),
-        Some(End::Cancelled { .. } | End::TimedOut | End::Terminated { .. }) | None => (None, None),
+        Some(End::Cancelled { .. } | End::TimedOut | End::Terminated { .. } | End::Continued) | None => (None, None),
     };
     ExecutionView {
         item: item(state.identity.execution_id.clone(), state.summary()),
         run: state.identity.run,
+        parent: state.parent.as_ref().map(parent),
         input: state.input.clone(),
         output,
         error,
@@ -46,6 +51,7 @@ pub(crate) fn quarantined(row: SummaryRow, reason: &str) -> ExecutionView {
     let mut view = of_row(row).unwrap_or_else(|_| ExecutionView {
         item: item(execution, summary),
         run,
+        parent: None,
         input: Json::default(),
         output: None,
         error: None,
@@ -70,8 +76,8 @@ pub(crate) fn falls_short(row: &SummaryRow) -> bool {
 pub(crate) fn of_row(row: SummaryRow) -> Result<ExecutionView, DecodeError> {
     let (first, last) = row.ends.ok_or(DecodeError::Empty)?;
     let (first, last) = (Recorded::decode(&first)?, Recorded::decode(&last)?);
-    let input = match first.event {
-        Event::WorkflowCreated { input, .. } => input,
+    let (input, parent) = match first.event {
+        Event::WorkflowCreated { input, parent, .. } => (input, parent.as_ref().map(self::parent)),
         _ => return Err(DecodeError::Json("the first event is not WorkflowCreated".into())),
     };
     let (output, error): (Option<Json>, Option<TaskError>) = match last.event {
@@ -86,6 +92,7 @@ pub(crate) fn of_row(row: SummaryRow) -> Result<ExecutionView, DecodeError> {
     Ok(ExecutionView {
         item,
         run,
+        parent,
         input,
         output,
         error,

@@ -46,8 +46,8 @@ pub struct Group {
 pub struct Member {
     pub execution: ExecutionId,
     pub expect: Expect,
-    /// Stored events (format byte and JSON), in order; the first has the number after the expected one. May be empty:
-    /// then only the wake-up or task rows change.
+    /// Stored events (format byte and JSON), in order; the first has the number after the expected one, and each run
+    /// after it begins with 1. May be empty: then only the wake-up or task rows change.
     pub events: Vec<StoredEvent>,
     /// Changes of the summary row; none where it stays as it is.
     pub summary: Option<Summary>,
@@ -55,9 +55,22 @@ pub struct Member {
     pub owner: OwnerChange,
 }
 
+impl Member {
+    /// Where the history is once the member is written: the run, and its last event.
+    pub fn end(&self) -> (Run, Seq) {
+        match (self.events.last(), &self.expect) {
+            (Some(last), _) => (last.run, last.seq),
+            (None, Expect::New { run, .. }) => (*run, Seq(0)),
+            (None, Expect::After { run, last, .. }) => (*run, *last),
+        }
+    }
+}
+
 /// An event as it is stored: opaque bytes beside what is searched by.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredEvent {
+    /// The run whose history it is: the expected one, and after an event that continues as new the next one.
+    pub run: Run,
     pub seq: Seq,
     pub at_ms: ClusterMs,
     /// [`crate::execution::event::Recorded::encode`].

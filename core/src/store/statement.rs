@@ -379,6 +379,8 @@ pub struct SummaryFilter {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReadHistory {
     pub execution: ExecutionId,
+    /// The current one without it.
+    pub run: Option<Run>,
     pub after: Seq,
     /// At most so many events.
     pub limit: u32,
@@ -391,6 +393,8 @@ pub struct ReadHistory {
 pub struct HistoryPage {
     /// Whether there is such an execution.
     pub known: bool,
+    /// The run that was asked for, or the current one; 0 where there is no such execution.
+    pub run: Run,
     pub events: Vec<Vec<u8>>,
     /// Whether events follow.
     pub more: bool,

@@ -2,7 +2,7 @@
 
 use orbit_core::definition::Definition;
 use orbit_core::execution::event::{Event, Json, Recorded, TaskError};
-use orbit_core::execution::{Command, State, UnitStatus, admit, decide, next_wake, replay};
+use orbit_core::execution::{ChildEnd, Command, State, Unit, UnitStatus, admit, decide, next_wake, replay};
 use orbit_core::id::{ClusterId, ExecutionId, Run, Seq, SessionId, SignalName, UnitKey};
 use orbit_core::time::ClusterMs;
 use serde_json::{Value, json};
@@ -42,6 +42,8 @@ impl Machine {
             labels: BTreeMap::new(),
             cluster_id: ClusterId(Uuid::from_u128(7)),
             run: Run(1),
+            parent: None,
+            continued: None,
         };
         let first = Recorded { seq: Seq(1), at_ms: ClusterMs(1_000), event: created };
         let state = State::begin(&EXECUTION.into(), &first).expect("a first event");
@@ -89,6 +91,17 @@ impl Machine {
         if self.command(Command::Dispatch { unit, scheduled, token, worker: "w".into(), session }) {
             self.tokens.push(token);
         }
+    }
+
+    /// The units that want a child to be started.
+    pub fn wanted_children(&self) -> Vec<UnitKey> {
+        let wanted = |unit: &Unit| matches!(unit.status, UnitStatus::ChildScheduled { .. });
+        self.state.units.iter().filter(|(_, unit)| wanted(unit)).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// A child that runs, and its unit.
+    pub fn open_child(&self) -> Option<(UnitKey, ExecutionId)> {
+        self.state.open_children().next().map(|(unit, child, _)| (unit.clone(), child.clone()))
     }
 
     /// A signal that a step waits for.
@@ -171,6 +184,10 @@ impl Machine {
                 self.dispatch(unit, seq);
             } else if let Some(token) = open {
                 self.command(Command::Succeed { token, output: Json::default() });
+            } else if let Some(unit) = self.wanted_children().pop() {
+                self.command(Command::ChildStarted { unit, version: "1".into() });
+            } else if let Some((unit, child)) = self.open_child() {
+                self.command(Command::ChildEnded { unit, child, end: ChildEnd::Completed(Json::default()) });
             } else if let Some(signal) = self.awaited() {
                 assert!(self.send(&signal, json!("at last")), "it takes what it waits for");
             } else if let Some(at) = next_wake(&self.definition, &self.state) {
@@ -189,8 +206,10 @@ impl Machine {
         assert_eq!(replayed.as_ref().map_err(ToString::to_string), Ok(&self.state));
         let mut succeeded: Vec<&UnitKey> = Vec::new();
         for (n, recorded) in self.events.iter().enumerate() {
-            if let Event::StepSucceeded { step, .. } | Event::SignalConsumed { step, .. } | Event::StepFanIn { step } =
-                &recorded.event
+            if let Event::StepSucceeded { step, .. }
+            | Event::SignalConsumed { step, .. }
+            | Event::StepFanIn { step }
+            | Event::ChildCompleted { step, .. } = &recorded.event
             {
                 assert!(!succeeded.contains(&step), "{step} succeeded twice");
                 succeeded.push(step);

@@ -2,8 +2,8 @@
 
 use crate::machine::Machine;
 use orbit_core::definition::Definition;
-use orbit_core::execution::Command;
 use orbit_core::execution::event::TaskError;
+use orbit_core::execution::{ChildEnd, Command};
 use orbit_core::id::{Seq, UnitKey};
 use orbit_core::time::ClusterMs;
 use proptest::prelude::*;
@@ -27,11 +27,17 @@ pub enum Kind {
         otherwise: bool,
         update: bool,
     },
-    /// Of how many items at once; computed, or given to a task.
+    /// Of how many items at once; computed, given to a task, or to a child.
     For {
         parallel: u32,
-        computed: bool,
+        each: u8,
     },
+    /// With a time-out.
+    Child {
+        timeout: bool,
+    },
+    /// Where the input is large enough.
+    Continue,
 }
 
 #[derive(Clone, Debug)]
@@ -75,7 +81,9 @@ pub fn step_plan() -> impl Strategy<Value = StepPlan> {
         1 => (0u32..5000).prop_map(Kind::Sleep),
         2 => any::<[bool; 3]>()
             .prop_map(|[timeout, otherwise, update]| Kind::Await { timeout, otherwise: otherwise && timeout, update }),
-        2 => (1u32..4, any::<bool>()).prop_map(|(parallel, computed)| Kind::For { parallel, computed }),
+        2 => (1u32..4, 0u8..3).prop_map(|(parallel, each)| Kind::For { parallel, each }),
+        2 => any::<bool>().prop_map(|timeout| Kind::Child { timeout }),
+        1 => Just(Kind::Continue),
     ];
     let when = prop_oneof![
         6 => Just(None),
@@ -126,23 +134,39 @@ fn step(n: usize, plan: &StepPlan) -> Value {
                 step["otherwise"] = json!({"n": "${ input.n }"});
             }
         }
-        Kind::For { parallel, computed } => {
+        Kind::For { parallel, each } => {
             step["for"] = json!("${ input.list }");
             step["parallel"] = json!(parallel);
-            step["do"] = match computed {
-                true => json!({"compute": "${ item * (index + 1) }"}),
-                false => json!({"task": "test.item", "input": "${ item }", "retry": {"max_attempts": 2}}),
+            step["do"] = match each {
+                0 => json!({"compute": "${ item * (index + 1) }"}),
+                1 => json!({"task": "test.item", "input": "${ item }", "retry": {"max_attempts": 2}}),
+                _ => {
+                    json!({"workflow": "Child", "input": "${ item }", "retry": {"max_attempts": 2, "initial": "50ms"}})
+                }
             };
-            if plan.compensate && !computed {
+            if plan.compensate && each > 0 {
                 step["compensate"] = json!({"task": "test.undo", "input": ["${ item }", "${ output }"]});
             }
+        }
+        Kind::Child { timeout } => {
+            step["workflow"] = json!("Child");
+            if timeout {
+                step["timeout"] = json!("2s");
+            }
+            if plan.compensate {
+                step["compensate"] = undo;
+            }
+        }
+        Kind::Continue => {
+            step["continue_as_new"] = json!({"n": "${ input.n - 1 }", "list": "${ input.list }"});
+            step["when"] = json!("${ input.n > 2 }");
         }
     }
     if let Some(bits) = plan.after {
         let after: Vec<_> = (0..n).filter(|k| bits & (1 << k) != 0).map(|k| format!("s{k}")).collect();
         step["after"] = json!(after);
     }
-    if let Some(when) = plan.when {
+    if let (Some(when), true) = (plan.when, step.get("when").is_none()) {
         step["when"] = json!(when);
     }
     step
@@ -207,6 +231,10 @@ pub enum Op {
     /// A signal: which one, and with the key of an earlier one.
     Send(u8, u8),
     Update(u8),
+    /// The nth child that is wanted is started, or cannot be.
+    ChildStarts(u8, bool),
+    /// The nth child that runs ends.
+    ChildEnds(u8, u8),
     Full,
     /// Milliseconds; backwards too.
     Time(i32),
@@ -222,6 +250,8 @@ pub fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Terminate),
         3 => any::<[u8; 2]>().prop_map(|[which, key]| Op::Send(which % 3, key % 5)),
         2 => any::<u8>().prop_map(|payload| Op::Update(payload % 5)),
+        4 => (any::<u8>(), prop::bool::weighted(0.8)).prop_map(|(n, well)| Op::ChildStarts(n % 3, well)),
+        3 => any::<[u8; 2]>().prop_map(|[n, how]| Op::ChildEnds(n % 3, how % 7)),
         1 => Just(Op::Full),
         4 => (-2_000i32..6_000).prop_map(Op::Time),
     ]
@@ -253,6 +283,27 @@ impl Machine {
                 key: (*key > 1).then(|| key.to_string()),
                 max: 4,
             },
+            Op::ChildStarts(n, well) => {
+                let wanted = self.wanted_children();
+                let unit = wanted.get(usize::from(*n)).cloned().unwrap_or("nowhere".into());
+                match well {
+                    true => Command::ChildStarted { unit, version: "1".into() },
+                    false => Command::ChildRefused { unit, error: TaskError::retryable("UNKNOWN_WORKFLOW", "") },
+                }
+            }
+            Op::ChildEnds(n, how) => {
+                let open: Vec<_> =
+                    self.state.open_children().map(|(unit, child, _)| (unit.clone(), child.clone())).collect();
+                let (unit, child) = open.get(usize::from(*n)).cloned().unwrap_or(("s0".into(), "nobody".into()));
+                let end = match how {
+                    0..3 => ChildEnd::Completed(Arc::new(json!({"child": how}))),
+                    3 => ChildEnd::Failed(TaskError::retryable("BROKEN", "it broke")),
+                    4 => ChildEnd::Cancelled,
+                    5 => ChildEnd::TimedOut,
+                    _ => ChildEnd::Terminated,
+                };
+                Command::ChildEnded { unit, child, end }
+            }
             Op::Update(payload) => {
                 let (name, payload) = ("change".into(), Arc::new(json!(payload)));
                 Command::Update { name, payload, key: None, max: 4 }

@@ -3,8 +3,8 @@
 use crate::machine::{EXECUTION, Machine};
 use crate::random::{op, plan, whole};
 use orbit_core::execution::event::{AbortReason, Event, Json, Recorded, ResultKind, TaskError};
-use orbit_core::execution::{Command, State, admit, decide, next_wake};
-use orbit_core::id::{Seq, SessionId, Token, UnitKey};
+use orbit_core::execution::{ChildEnd, Command, State, admit, decide, next_wake};
+use orbit_core::id::{ExecutionId, Run, Seq, SessionId, Token, UnitKey};
 use orbit_core::time::ClusterMs;
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -42,7 +42,7 @@ proptest! {
     #[test]
     fn events_that_mean_nothing_in_a_state_are_ignored(
         plan in plan(),
-        events in prop::collection::vec((0u8..40, 0u8..8, any::<u8>(), -5_000i64..5_000), 0..60),
+        events in prop::collection::vec((0u8..48, 0u8..8, any::<u8>(), -5_000i64..5_000), 0..60),
     ) {
         let definition = whole(&plan);
         let mut state = Machine::new(definition.clone(), 2).state;
@@ -73,9 +73,17 @@ fn some_commands(id: u8) -> Vec<Command> {
         Command::Terminate { reason: None },
         Command::Signal { name: "go".into(), payload: Json::default(), key: None, max: 9 },
         Command::Update { name: "change".into(), payload: Json::default(), key: None, max: 9 },
+        Command::ChildStarted { unit: "s1".into(), version: "1".into() },
+        Command::ChildRefused { unit: "s1".into(), error: TaskError::retryable("X", "") },
+        Command::ChildEnded { unit: "s1".into(), child: child(id), end: ChildEnd::Cancelled },
+        Command::SuggestContinue { max: 3 },
         Command::ListTooLong { unit: "s1".into(), items: 7, max: 1 },
         Command::HistoryFull { max: 1 },
     ]
+}
+
+fn child(id: u8) -> ExecutionId {
+    format!("{EXECUTION}~s{}", id % 3).as_str().into()
 }
 
 /// Any event, whether it makes sense or not.
@@ -124,7 +132,7 @@ fn some_event(kind: u8, step: u8, id: u8, at: i64) -> Event {
         20 => Event::StepFanIn { step },
         21 => Event::SignalAwaited { step, signal: "go".into(), deadline_ms: Some(ClusterMs(at)) },
         22 => Event::SignalConsumed { step, signal: "go".into(), received: Seq(u64::from(id)) },
-        23 => Event::SignalReceived { signal: "go".into(), payload: Json::default(), signal_id: None },
+        23 => Event::SignalReceived { signal: "go".into(), payload: Json::default(), signal_id: None, carried: None },
         24 => Event::UpdateAccepted {
             update: "change".into(),
             payload: Json::default(),
@@ -142,6 +150,22 @@ fn some_event(kind: u8, step: u8, id: u8, at: i64) -> Event {
         33 => Event::CompensationFailed { step, error: error() },
         34 => Event::WorkflowTimedOut { compensation: None, unconsumed: Vec::new() },
         35 => Event::WorkflowTerminated { unconsumed: Vec::new() },
+        36 => {
+            let (child, workflow, input) = (child(id), "Child".into(), Json::default());
+            Event::ChildScheduled { step, attempt, child, workflow, version: None, input }
+        }
+        37 => {
+            let deadline_ms = id.is_multiple_of(2).then_some(ClusterMs(at));
+            Event::ChildStarted { step, attempt, child: child(id), version: "1".into(), deadline_ms }
+        }
+        38 => Event::ChildCompleted { step, attempt, child: child(id), output: Json::default() },
+        39 => Event::ChildFailed { step, attempt, child: child(id), error: error() },
+        40 => {
+            let (terminate, timed_out) = (id.is_multiple_of(2), id.is_multiple_of(3));
+            Event::ChildEndRequested { step, child: child(id), terminate, timed_out }
+        }
+        41 => Event::ContinueSuggested { max: 5 },
+        42 => Event::WorkflowContinuedAsNew { input: Json::default(), next_run: Run(2) },
         _ => Event::StepSucceeded { step, attempt, output: Json::default(), token: None },
     }
 }

@@ -1,8 +1,8 @@
 //! What the golden histories are about: each story is told to `admit` and `decide` as a server would.
 
 use orbit_core::definition::Definition;
-use orbit_core::execution::event::{Event, Labels, Recorded, TaskError};
-use orbit_core::execution::{Command, State, admit, decide, next_wake};
+use orbit_core::execution::event::{Continued, Event, Labels, Parent, Recorded, TaskError};
+use orbit_core::execution::{ChildEnd, Command, State, admit, decide, next_run, next_wake};
 use orbit_core::id::{ClusterId, ExecutionId, Run, Seq, SessionId, UnitKey};
 use orbit_core::time::ClusterMs;
 use serde_json::{Value, json};
@@ -38,6 +38,10 @@ pub fn all() -> Vec<Story> {
         terminated_while_undoing(),
         result_that_fails_after_work(),
         signals_awaited_and_handled(),
+        parent_of_children(),
+        child_of_a_parent(),
+        run_that_continues_as_new(),
+        run_after_another(),
     ]
 }
 
@@ -68,6 +72,20 @@ impl Teller {
 
     fn create(name: &'static str, document: Value, input: Value, labels: &[(&str, &str)]) -> Teller {
         let definition = Definition::from_document(&document).unwrap_or_else(|p| panic!("{name}: {p:?}"));
+        Teller::create_as(name, document, definition, input, labels, Run(1), None, None)
+    }
+
+    #[allow(clippy::too_many_arguments)] // what a first event has
+    fn create_as(
+        name: &'static str,
+        document: Value,
+        definition: Definition,
+        input: Value,
+        labels: &[(&str, &str)],
+        run: Run,
+        parent: Option<Parent>,
+        continued: Option<Continued>,
+    ) -> Teller {
         let event = Event::WorkflowCreated {
             workflow: definition.name.clone(),
             version: definition.version.clone(),
@@ -75,7 +93,9 @@ impl Teller {
             input: Arc::new(input),
             labels: labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect::<Labels>(),
             cluster_id: ClusterId(Uuid::from_u128(0x0c1a_57e2)),
-            run: Run(1),
+            run,
+            parent,
+            continued,
         };
         let first = Recorded { seq: Seq(1), at_ms: BEGIN, event };
         let state = State::begin(&ExecutionId::from(name), &first).expect("a first event");
@@ -512,5 +532,82 @@ fn signals_awaited_and_handled() -> Story {
     let handled = told.scheduled_first();
     told.send("approved", json!({"by": "too late"}), None);
     told.run(&handled, json!(null));
+    told.end()
+}
+
+/// One child ends well, one fails and is started again as another, one is cancelled when the parent is.
+fn parent_of_children() -> Story {
+    let document = json!({"name": "Parent", "version": "1", "steps": [
+        {"id": "bill", "workflow": "Billing", "input": {"n": "${ input.n }"},
+            "retry": {"max_attempts": 2, "initial": "1s", "jitter": "none"}, "compensate": {"task": "void", "input": "${ output }"}},
+        {"id": "all", "for": [1, 2, 3], "parallel": 2, "do": {"workflow": "Shipping", "version": "2", "input": "${ item }", "timeout": "1h"}},
+    ]});
+    let mut told = Teller::start("parent-of-children", document, json!({"n": 3}), &[("tier", "gold")]);
+    let started = |unit: &str, version: &str| Command::ChildStarted { unit: unit.into(), version: version.into() };
+    let ended = |unit: &str, child: &str, end| Command::ChildEnded { unit: unit.into(), child: child.into(), end };
+    told.command(started("bill", "7"));
+    let error = TaskError { step: Some("charge".into()), ..TaskError::retryable("DECLINED", "the bank says no") };
+    told.command(ended("bill", "parent-of-children~bill", ChildEnd::Failed(error)));
+    told.wait();
+    told.command(started("bill", "8"));
+    told.command(ended("bill", "parent-of-children~bill.2", ChildEnd::Completed(Arc::new(json!("b-1")))));
+    let unknown = TaskError::last("INPUT_CONTRACT_VIOLATION", "`input` does not match");
+    told.command(started("all[0]", "2"));
+    told.command(started("all[1]", "2"));
+    told.wait();
+    told.command(ended("all[0]", "parent-of-children~all[0]", ChildEnd::Completed(Arc::new(json!(null)))));
+    told.command(Command::ChildRefused { unit: "all[2]".into(), error: unknown });
+    told.command(ended("all[1]", "parent-of-children~all[1]", ChildEnd::Cancelled));
+    told.run("compensate:bill", json!(null));
+    told.end()
+}
+
+fn child_of_a_parent() -> Story {
+    let document = json!({"name": "Billing", "version": "7", "steps": [{"id": "charge", "task": "charge"}]});
+    let definition = Definition::from_document(&document).expect("it is right");
+    let (parent, root) = ("parent".into(), "grandparent".into());
+    let parent = Parent { execution_id: parent, step: "bill".into(), root, depth: 2 };
+    let (input, labels) = (json!({"n": 3}), [("tier", "gold")]);
+    let mut told =
+        Teller::create_as("child-of-a-parent", document, definition, input, &labels, Run(1), Some(parent), None);
+    told.decide();
+    told.command(Command::Terminate { reason: Some("its parent is ending".into()) });
+    told.end()
+}
+
+fn counter() -> Value {
+    json!({"name": "Counter", "version": "1", "signals": {"tick": {}}, "steps": [
+        {"id": "a", "await": "tick"}, {"id": "nap", "sleep": "1s"},
+        {"id": "next", "when": "${ execution.continue_suggested }", "continue_as_new": {"count": "${ input.count + 1 }"}},
+    ], "result": "${ input.count }"})
+}
+
+fn run_that_continues_as_new() -> Story {
+    let mut told = Teller::start("run-that-continues-as-new", counter(), json!({"count": 0}), &[]);
+    told.command(Command::SuggestContinue { max: 50 });
+    told.send("tick", json!(1), Some("k-1"));
+    told.send("tick", json!(2), Some("k-2"));
+    told.wait();
+    told.end()
+}
+
+/// The run that follows: one signal comes again, the senders' keys are known.
+fn run_after_another() -> Story {
+    let mut before = Teller::start("run-after-another", counter(), json!({"count": 0}), &[]);
+    before.command(Command::SuggestContinue { max: 50 });
+    before.send("tick", json!(1), Some("k-1"));
+    before.send("tick", json!(2), Some("k-2"));
+    before.wait();
+    let Some(Event::WorkflowContinuedAsNew { input, next_run: run }) = before.events.last().map(|e| e.event.clone())
+    else {
+        panic!("it continues as new")
+    };
+    let mut events = next_run(&before.state, input, run).into_iter();
+    let first = Recorded { seq: Seq(1), at_ms: before.now, event: events.next().expect("a first event") };
+    let state = State::begin(&"run-after-another".into(), &first).expect("a first event");
+    let mut told = Teller { state, events: vec![first], ..before };
+    events.for_each(|event| told.record(event));
+    told.decide();
+    told.wait();
     told.end()
 }

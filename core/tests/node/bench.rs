@@ -1,8 +1,11 @@
 //! A node on a bench: its effects run against the model database, at once or when the test says so.
 
-use orbit_core::api::request::{Contract, Poll, Register, Request, Start, TaskOutcome, TaskResult};
-use orbit_core::api::response::{Assignment, Polled, Reply, Response};
-use orbit_core::id::{ExecutionId, SessionId, Token};
+use orbit_core::api::request::{
+    Contract, Message, Poll, Register, ReportForm, Request, Start, TaskOutcome, TaskResult,
+};
+use orbit_core::api::response::{Assignment, ExecutionView, Polled, Reply, Response};
+use orbit_core::execution::event::Recorded;
+use orbit_core::id::{ExecutionId, Run, Seq, SessionId, Token};
 use orbit_core::node::{CallId, Effect, Input, LogEvent, Node, NodeConfig, RequestId};
 use orbit_core::store::outcome::{self, Failure, FailureKind};
 use orbit_core::store::transaction::{Transaction, Verdict};
@@ -260,16 +263,43 @@ impl Bench {
 
     /// The types of an execution's events, as committed.
     pub fn history(&mut self, execution: &str) -> Vec<String> {
-        let execution: ExecutionId = execution.into();
-        let request =
-            Request::GetHistory { execution, after: orbit_core::id::Seq(0), limit: 1000, max_bytes: u32::MAX };
+        let name = |e: &Recorded| serde_json::to_value(e).expect("events are JSON")["type"].as_str().map(Into::into);
+        self.events(execution, None).iter().filter_map(name).collect()
+    }
+
+    /// The events of a run; of the current one without it.
+    pub fn events(&mut self, execution: &str, run: Option<u32>) -> Vec<Recorded> {
+        let (execution, run) = (ExecutionId::from(execution), run.map(Run));
+        let request = Request::GetHistory { execution, run, after: Seq(0), limit: 1000, max_bytes: u32::MAX };
         match self.ask(request).reply {
-            Reply::History(history) => {
-                let name = |e| serde_json::to_value(e).expect("events are JSON")["type"].as_str().map(Into::into);
-                history.events.into_iter().filter_map(name).collect()
-            }
+            Reply::History(history) => history.events,
             other => panic!("a history, not {other:?}"),
         }
+    }
+
+    pub fn view(&mut self, execution: &str) -> ExecutionView {
+        match self.ask(Request::GetExecution(execution.into())).reply {
+            Reply::Execution(view) => view,
+            other => panic!("an execution, not {other:?}"),
+        }
+    }
+
+    /// Does the tasks that are there, one after the other, with the outcomes that are said.
+    pub fn work(&mut self, session: SessionId, outcome: impl Fn(&Assignment) -> TaskOutcome) {
+        loop {
+            let id = self.send(Bench::poll_request(session, None, vec![]));
+            if !self.responses.contains_key(&id) {
+                return self.give(Input::RequestGone(id));
+            }
+            let Some(task) = self.polled(id).tasks.pop() else { return };
+            let result = TaskResult { token: task.token.clone(), outcome: outcome(&task) };
+            self.ask(Request::Report { session, results: vec![result], form: ReportForm::Batch });
+        }
+    }
+
+    pub fn signal(&mut self, execution: &str, name: &str, payload: Value, key: Option<&str>) -> Response {
+        let signal = Message { name: name.into(), payload: Arc::new(payload), key: key.map(Into::into) };
+        self.ask(Request::Signal { execution: execution.into(), signal })
     }
 
     pub fn counters(&mut self) -> orbit_core::node::counters::Counters {

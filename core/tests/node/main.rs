@@ -3,9 +3,11 @@
 mod bench;
 mod commits;
 mod election;
+mod family;
 mod found;
 mod life;
 mod memory;
+mod messages;
 mod trouble;
 mod waiting;
 mod workers;

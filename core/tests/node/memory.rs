@@ -153,7 +153,7 @@ fn past_the_bound_of_running_executions_a_start_is_refused_and_says_which_bound(
 
 #[test]
 fn a_history_past_its_bound_fails_its_execution() {
-    let mut bench = Bench::with(|config| config.limits.max_history_events = 10);
+    let mut bench = Bench::with(|config| config.limits.max_history_events = 11);
     bench.deploy_chain(6);
     let session = bench.register("w");
     bench.start("Chain", "e", json!({"n": 1}));

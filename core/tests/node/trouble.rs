@@ -212,7 +212,7 @@ fn reads_deployments_and_registrations_that_a_silent_database_keeps_stay_bounded
         let (execution, timeout) = ("e".into(), Duration::from_secs(5));
         for request in [
             Request::GetExecution("e".into()),
-            Request::GetHistory { execution: "e".into(), after: Seq(0), limit: 10, max_bytes: 1000 },
+            Request::GetHistory { execution: "e".into(), run: None, after: Seq(0), limit: 10, max_bytes: 1000 },
             Request::ListWorkers,
             Request::Wait { execution, timeout },
             Request::deploy(document),

@@ -354,7 +354,8 @@ fn a_delivery_whose_session_ends_while_it_is_recorded_says_so() {
     bench.ask(Request::Unregister { session });
     bench.release();
     bench.pass(Duration::from_secs(1));
-    let request = Request::GetHistory { execution: "e".into(), after: Seq(0), limit: 100, max_bytes: u32::MAX };
+    let request =
+        Request::GetHistory { execution: "e".into(), run: None, after: Seq(0), limit: 100, max_bytes: u32::MAX };
     let Reply::History(history) = bench.ask(request).reply else { panic!("a history") };
     let why = history.events.iter().find_map(|recorded| match &recorded.event {
         Event::StepAttemptUncertain { reason, .. } => Some(reason.as_str()),

@@ -256,7 +256,7 @@ mod tests {
         let (mut session, _folder) = session();
         assert_eq!(session.run(save(1)), SAVED);
         let fence = Fence { term: Term(0), incarnation: Incarnation(Uuid::nil()) };
-        let event = |seq| StoredEvent { seq: Seq(seq), at_ms: ClusterMs(0), bytes: Vec::new() };
+        let event = |seq| StoredEvent { run: Run(1), seq: Seq(seq), at_ms: ClusterMs(0), bytes: Vec::new() };
         let member = |seq| Member {
             execution: "e".into(),
             expect: Expect::New { run: Run(1), root: "e".into() },

@@ -264,9 +264,13 @@ impl Planned {
                 before: filter.before.map(|(at, id)| (ClusterMs(at), execution(id))),
                 limit: filter.limit,
             }),
-            Step::History(which, after, limit, max_bytes) => {
-                Transaction::History(ReadHistory { execution: execution(which), after: Seq(after), limit, max_bytes })
-            }
+            Step::History(which, after, limit, max_bytes) => Transaction::History(ReadHistory {
+                execution: execution(which),
+                run: None,
+                after: Seq(after),
+                limit,
+                max_bytes,
+            }),
             Step::SaveWorker(who, what) => Transaction::SaveWorker(PutWorker {
                 worker: WorkerRow {
                     worker_id: format!("worker-{who}").as_str().into(),
@@ -397,7 +401,12 @@ fn member_of(planned: &PlannedMember, id: ExecutionId, model: &ModelStore) -> Me
     };
     let at_ms = ClusterMs(40 + i64::from(planned.label));
     let events = (last + 1..=last + u64::from(planned.events))
-        .map(|seq| StoredEvent { seq: Seq(seq), at_ms, bytes: format!("\u{1}{{\"seq\":{seq},\"é\":0}}").into_bytes() })
+        .map(|seq| StoredEvent {
+            run: Run(1),
+            seq: Seq(seq),
+            at_ms,
+            bytes: format!("\u{1}{{\"seq\":{seq},\"é\":0}}").into_bytes(),
+        })
         .collect();
     let summary = planned.status.or(new.then_some(0)).map(|status| Summary {
         workflow: format!("W{}", planned.execution % 3).as_str().into(),

@@ -201,7 +201,13 @@ fn about_executions() -> Vec<Exchange> {
             method: "GET",
             target: "/v1/executions/order-1/history?after_seq=1&limit=5&max_bytes=4096",
             body: Value::Null,
-            request: Request::GetHistory { execution: "order-1".into(), after: Seq(1), limit: 5, max_bytes: 4096 },
+            request: Request::GetHistory {
+                execution: "order-1".into(),
+                run: None,
+                after: Seq(1),
+                limit: 5,
+                max_bytes: 4096,
+            },
             response: Response::ok(Reply::History(History {
                 execution_id: "order-1".into(),
                 events: vec![event],

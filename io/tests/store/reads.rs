@@ -128,7 +128,7 @@ fn a_page_of_a_history_ends_at_its_limit_and_past_its_bytes_and_says_whether_mor
     store.written(fence, vec![group(1, vec![start("a", 5)])]);
     let size = u32::try_from(event(1).bytes.len()).unwrap();
     let mut page = |execution: &str, after, limit, max_bytes| {
-        let read = ReadHistory { execution: execution.into(), after: Seq(after), limit, max_bytes };
+        let read = ReadHistory { execution: execution.into(), run: None, after: Seq(after), limit, max_bytes };
         match store.done(Connection::Requests, Transaction::History(read)) {
             Verdict::History(page) => (page.known, page.events.len(), page.more),
             other => panic!("{other:?}"),

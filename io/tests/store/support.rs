@@ -159,7 +159,12 @@ pub fn group(id: u128, members: Vec<Member>) -> Group {
 
 /// An event of which only the number is known.
 pub fn event(seq: u64) -> StoredEvent {
-    StoredEvent { seq: Seq(seq), at_ms: ClusterMs(1_000), bytes: format!("\u{1}{{\"seq\":{seq}}}").into_bytes() }
+    StoredEvent {
+        run: Run(1),
+        seq: Seq(seq),
+        at_ms: ClusterMs(1_000),
+        bytes: format!("\u{1}{{\"seq\":{seq}}}").into_bytes(),
+    }
 }
 
 pub fn events(from: u64, count: u64) -> Vec<StoredEvent> {

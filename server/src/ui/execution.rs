@@ -81,7 +81,8 @@ async fn history(pages: &Pages, id: &ExecutionId, after: Seq, wanted: usize) -> 
     let mut more = true;
     for _ in 0..MAX_READS {
         let after = events.last().map_or(after, |event| event.seq);
-        let request = Request::GetHistory { execution: id.clone(), after, limit: PER_READ, max_bytes: BYTES_PER_READ };
+        let request =
+            Request::GetHistory { execution: id.clone(), run: None, after, limit: PER_READ, max_bytes: BYTES_PER_READ };
         let Reply::History(read) = pages.ask(request).await? else { return Err(other()) };
         events.extend(read.events);
         more = read.more;

@@ -252,6 +252,11 @@ pub fn step_of(event: &Event) -> Option<&UnitKey> {
         | Event::TimerFired { step }
         | Event::StepFanOut { step, .. }
         | Event::StepFanIn { step }
+        | Event::ChildScheduled { step, .. }
+        | Event::ChildStarted { step, .. }
+        | Event::ChildCompleted { step, .. }
+        | Event::ChildFailed { step, .. }
+        | Event::ChildEndRequested { step, .. }
         | Event::SignalAwaited { step, .. }
         | Event::SignalConsumed { step, .. }
         | Event::CompensationFailed { step, .. }
@@ -266,6 +271,8 @@ pub fn step_of(event: &Event) -> Option<&UnitKey> {
         | Event::WorkflowCancelled { .. }
         | Event::WorkflowTimedOut { .. }
         | Event::WorkflowTerminated { .. }
+        | Event::WorkflowContinuedAsNew { .. }
+        | Event::ContinueSuggested { .. }
         | Event::SignalReceived { .. }
         | Event::UpdateAccepted { .. }
         | Event::HandlerStarted { .. }

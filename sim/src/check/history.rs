@@ -387,7 +387,18 @@ impl Tracked {
             Event::WorkflowTimedOut { .. } => self.ended = Some(Status::TimedOut),
             Event::WorkflowTerminated { .. } => self.ended = Some(Status::Terminated),
             Event::TerminateRequested { .. } => self.cancelled = true,
-            Event::StepFanOut { step, .. } | Event::SignalAwaited { step, .. } => self.may_begin(at, step)?,
+            Event::StepFanOut { step, .. } | Event::SignalAwaited { step, .. } | Event::ChildScheduled { step, .. } => {
+                self.may_begin(at, step)?;
+            }
+            Event::ChildCompleted { step, .. } => {
+                ensure!(self.succeeded.insert(step.clone()), CHECK, "{at}: {step} succeeded a second time");
+                self.settle(at, step)?;
+            }
+            Event::ChildStarted { .. }
+            | Event::ChildFailed { .. }
+            | Event::ChildEndRequested { .. }
+            | Event::ContinueSuggested { .. }
+            | Event::WorkflowContinuedAsNew { .. } => {}
             Event::StepFanIn { step } | Event::SignalConsumed { step, .. } => {
                 ensure!(self.succeeded.insert(step.clone()), CHECK, "{at}: {step} succeeded a second time");
                 self.settle(at, step)?;

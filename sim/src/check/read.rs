@@ -45,7 +45,7 @@ impl ReadCheck {
                 }
                 Ok(())
             }
-            (Request::GetHistory { execution, after, .. }, Reply::History(page)) => {
+            (Request::GetHistory { execution, run: None, after, .. }, Reply::History(page)) => {
                 self.on_page(execution, *after, page, answer, histories)
             }
             (Request::ListExecutions(_), Reply::Executions(page)) => {

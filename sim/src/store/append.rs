@@ -119,23 +119,33 @@ fn write(tables: &mut Tables, group: &Group) {
     }
 }
 
-fn write_member(tables: &mut Tables, group: &Group, member: &Member) {
-    let id = &member.execution;
-    let (run, expected) = match &member.expect {
+/// The events of a member follow the expected one, and those of each run after it begin with 1.
+pub(crate) fn assert_in_order(member: &Member) {
+    let (mut run, mut last) = match &member.expect {
         Expect::New { run, .. } => (*run, Seq(0)),
         Expect::After { run, last, .. } => (*run, *last),
     };
-    let last = member.events.last().map_or(expected, |e| e.seq);
-    for (event, number) in member.events.iter().zip(expected.0 + 1..) {
-        assert_eq!(event.seq, Seq(number), "the events of a member of {id} follow the expected one");
+    for event in &member.events {
+        if event.run == run.next() {
+            (run, last) = (event.run, Seq(0));
+        }
+        assert_eq!((event.run, event.seq), (run, last.next()), "the events of {} follow each other", member.execution);
+        last = event.seq;
     }
+}
+
+fn write_member(tables: &mut Tables, group: &Group, member: &Member) {
+    let id = &member.execution;
+    let (run, last) = member.end();
+    assert_in_order(member);
     if let Expect::New { root, .. } = &member.expect {
         let summary = member.summary.clone().expect("a new execution has a summary");
         tables.executions.insert(id.clone(), ExecutionRow { root: root.clone(), run, summary });
         let owner = OwnerRow { root: root.clone(), run, epoch: FIRST_EPOCH, last, group: group.id, wake: Wake::Hot };
         tables.owners.insert(id.clone(), owner);
     } else if let Some(summary) = &member.summary {
-        tables.executions.get_mut(id).expect("a running execution has a summary").summary = summary.clone();
+        let row = tables.executions.get_mut(id).expect("a running execution has a summary");
+        (row.summary, row.run) = (summary.clone(), run);
     }
     match member.owner {
         OwnerChange::End => {
@@ -143,15 +153,14 @@ fn write_member(tables: &mut Tables, group: &Group, member: &Member) {
         }
         OwnerChange::Keep | OwnerChange::Wake(_) => {
             let owner = tables.owners.get_mut(id).expect("judged to be there, or just made");
-            owner.last = last;
-            owner.group = group.id;
+            (owner.run, owner.last, owner.group) = (run, last, group.id);
             if let OwnerChange::Wake(wake) = member.owner {
                 owner.wake = wake;
             }
         }
     }
-    let history = tables.events.entry((id.clone(), run)).or_default();
     for event in &member.events {
+        let history = tables.events.entry((id.clone(), event.run)).or_default();
         history.push(EventRow {
             seq: event.seq,
             at_ms: event.at_ms,

@@ -9,7 +9,7 @@
 //! not at all. When it happens, and whether its reply is heard of, is the world's business (`world::disk`). The model
 //! of another database is a sibling of this module that runs the same [`Transaction`]s.
 
-mod append;
+pub(crate) mod append;
 pub mod commit;
 mod read;
 pub(crate) mod tables;

@@ -1,7 +1,7 @@
 //! The statements that only read.
 
 use super::tables::{ExecutionRow, Tables};
-use orbit_core::id::ExecutionId;
+use orbit_core::id::{ExecutionId, Run};
 use orbit_core::store::append::{TaskState, Wake};
 use orbit_core::store::statement::{
     DefinitionRow, DueRows, FenceRow, HistoryPage, ListSummaries, LoadedExecution, LoadedTask, ReadDue, ReadHistories,
@@ -104,8 +104,10 @@ fn matches(filter: &SummaryFilter, row: &ExecutionRow) -> bool {
 }
 
 pub fn history(tables: &Tables, statement: &ReadHistory) -> HistoryPage {
-    let known = tables.executions.contains_key(&statement.execution);
-    let rest = tables.history(&statement.execution).iter().filter(|e| e.seq > statement.after);
+    let row = tables.executions.get(&statement.execution);
+    let known = row.is_some();
+    let run = row.map_or(Run(0), |row| statement.run.unwrap_or(row.run));
+    let rest = tables.run_history(&statement.execution, run).iter().filter(|e| e.seq > statement.after);
     let (mut events, mut bytes, mut more) = (Vec::new(), 0, false);
     for event in rest {
         if events.len() >= statement.limit as usize || (!events.is_empty() && bytes > statement.max_bytes as usize) {
@@ -115,5 +117,5 @@ pub fn history(tables: &Tables, statement: &ReadHistory) -> HistoryPage {
         bytes += event.bytes.len();
         events.push(event.bytes.to_vec());
     }
-    HistoryPage { known, events, more }
+    HistoryPage { known, run, events, more }
 }

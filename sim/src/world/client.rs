@@ -101,7 +101,7 @@ impl World {
             4..=7 => Request::Wait { execution: id, timeout: Duration::from_millis(dice.between([10, 5_000])) },
             8 | 9 => {
                 let (after, limit) = (Seq(dice.below(6)), u32::try_from(dice.between([1, 40])).expect("small"));
-                Request::GetHistory { execution: id, after, limit, max_bytes: 1 << 20 }
+                Request::GetHistory { execution: id, run: None, after, limit, max_bytes: 1 << 20 }
             }
             10 => Request::ListExecutions(ListExecutions {
                 status: None,

@@ -219,7 +219,13 @@ impl World {
         for id in self.store().executions().keys() {
             audit.push(Request::GetExecution(id.clone()));
             audit.push(Request::Wait { execution: id.clone(), timeout: Duration::from_millis(10) });
-            audit.push(Request::GetHistory { execution: id.clone(), after: Seq(0), limit: 1_000, max_bytes: 1 << 20 });
+            audit.push(Request::GetHistory {
+                execution: id.clone(),
+                run: None,
+                after: Seq(0),
+                limit: 1_000,
+                max_bytes: 1 << 20,
+            });
         }
         self.audit = Some(audit);
         let pid = *self.processes.keys().next().expect("a server lives, or there is something to wait for");

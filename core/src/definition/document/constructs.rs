@@ -18,6 +18,8 @@ fn with(change: impl FnOnce(&mut Value)) -> Value {
             {"id": "ship", "after": ["ask", "change"], "for": "${ input.lines }", "parallel": 4,
                 "do": {"task": "ship", "input": ["${ item }", "${ index }"], "timeout": "5s", "retry": {"max_attempts": 2}},
                 "compensate": {"task": "recall", "input": ["${ item }", "${ output.id }", "${ steps.ask.output }"]}},
+            {"id": "bill", "workflow": "Billing", "version": "2", "input": "${ steps.ask.output }", "timeout": "1d",
+                "retry": {"max_attempts": 3}, "compensate": {"task": "void", "input": "${ output }"}},
             {"id": "pay", "task": "pay", "compensate": {"task": "refund", "input": "${ steps.pay.output }"}},
         ],
         "on": {
@@ -27,6 +29,9 @@ fn with(change: impl FnOnce(&mut Value)) -> Value {
         },
         "result": "${ steps.ship.output }",
     });
+    let again = json!({"id": "again", "when": "${ execution.continue_suggested }",
+        "continue_as_new": {"lines": "${ steps.ship.output }"}});
+    document["steps"].as_array_mut().expect("a list").push(again);
     change(&mut document);
     document
 }
@@ -64,6 +69,10 @@ fn everything_is_read() {
     assert_eq!(task("on_failure/tell").as_deref(), Some("tell"));
     assert_eq!(task("on_event:note@9/use").as_deref(), Some("t"));
     assert_eq!((task("ship"), task("on_cancel/tell"), task("ask")), (None, None, None));
+    let StepKind::Workflow(bill) = kind("bill") else { panic!("a child") };
+    assert_eq!((bill.workflow.as_str(), bill.version.as_ref().map(|v| v.as_str())), ("Billing", Some("2")));
+    assert_eq!((bill.retry.max_attempts, bill.timeout), (3, Some(Duration::from_secs(86_400))));
+    assert!(matches!(kind("again"), StepKind::ContinueAsNew(_)));
 }
 
 #[test]
@@ -71,7 +80,7 @@ fn each_part_changes_the_hash() {
     let hash = |change: &dyn Fn(&mut Value)| {
         Definition::from_document(&with(change)).unwrap_or_else(|problems| panic!("{problems:?}")).hash
     };
-    let changes: [&dyn Fn(&mut Value); 14] = [
+    let changes: [&dyn Fn(&mut Value); 19] = [
         &|_| {},
         &|d| d["timeout"] = json!("3h"),
         &|d| d["signals"]["more"] = json!({}),
@@ -83,7 +92,12 @@ fn each_part_changes_the_hash() {
         &|d| d["steps"][2]["parallel"] = json!(5),
         &|d| d["steps"][2]["do"]["task"] = json!("send"),
         &|d| d["steps"][2]["for"] = json!([1]),
-        &|d| d["steps"][3]["compensate"]["task"] = json!("void"),
+        &|d| d["steps"][4]["compensate"]["task"] = json!("void"),
+        &|d| d["steps"][3]["workflow"] = json!("Invoicing"),
+        &|d| d["steps"][3]["version"] = json!("3"),
+        &|d| d["steps"][3]["timeout"] = json!("2d"),
+        &|d| d["steps"][3]["retry"]["max_attempts"] = json!(4),
+        &|d| d["steps"][5]["continue_as_new"] = json!(null),
         &|d| d["on"]["failure"][0]["task"] = json!("page"),
         &|d| d["on"]["event"]["note"][0]["compute"] = json!(1),
     ];
@@ -111,12 +125,12 @@ fn names_that_are_not_declared_are_told_with_those_that_are() {
 
 #[test]
 fn a_name_that_is_there_in_other_places_alone_is_told_with_those() {
-    let found = problem(|d| d["steps"][3]["input"] = json!("${ item }"));
+    let found = problem(|d| d["steps"][4]["input"] = json!("${ item }"));
     let place = "it is there in `do` and `compensate` of a `for` step alone";
-    assert_eq!(found, format!("/steps/3/input: `item` is not there in this place ({place})"));
+    assert_eq!(found, format!("/steps/4/input: `item` is not there in this place ({place})"));
     assert!(problem(|d| d["result"] = json!("${ event }")).contains("in handlers of events and in updates"));
     assert!(problem(|d| d["steps"][2]["for"] = json!("${ item }")).contains("`item` is not there"));
-    assert!(problem(|d| d["steps"][3]["input"] = json!("${ output }")).contains("in `compensate` alone"));
+    assert!(problem(|d| d["steps"][4]["input"] = json!("${ output }")).contains("in `compensate` alone"));
     assert!(problem(|d| d["queries"]["q"] = json!("${ failure.code }")).contains("`failure`, `cancel` and `timeout`"));
     assert!(problem(|d| d["on"]["event"]["note"][0]["compute"] = json!("${ failure }")).contains("is not there"));
 }
@@ -132,7 +146,7 @@ fn what_is_read_must_be_a_step_and_for_a_compensation_its_own_output_counts() {
     assert!(problem(|d| d["updates"]["raise"]["result"] = json!("${ steps.x.output }")).contains("no step `x`"));
     assert!(problem(|d| d["on"]["failure"][0]["input"] = json!("${ steps.pya.output }")).contains("mean `pay`"));
     // A compensation reads what came before its step, and the step itself; a step reads no output of its own.
-    assert!(problem(|d| d["steps"][3]["input"] = json!("${ steps.pay.output }")).contains("reads its own output"));
+    assert!(problem(|d| d["steps"][4]["input"] = json!("${ steps.pay.output }")).contains("reads its own output"));
     let found = problem(|d| d["steps"][0]["otherwise"] = json!("${ steps.pay.output }"));
     assert!(found.contains("runs after it"), "{found}");
 }
@@ -140,16 +154,23 @@ fn what_is_read_must_be_a_step_and_for_a_compensation_its_own_output_counts() {
 #[test]
 fn fields_stand_where_they_mean_something() {
     let found = problem(|d| d["steps"][2]["retry"] = json!({"max_attempts": 2}));
-    assert_eq!(found, "/steps/2/retry: `retry` is only for steps with a `task` (write it in `do`, beside the `task`)");
-    assert!(problem(|d| d["steps"][3]["parallel"] = json!(2)).contains("only for steps with a `for`"));
-    assert!(problem(|d| d["steps"][0]["compensate"] = json!({"task": "t"})).contains("a `task` or `for`"));
+    assert_eq!(
+        found,
+        "/steps/2/retry: `retry` is only for steps with a `task` or `workflow` (write it in `do`, beside what is done)"
+    );
+    assert!(problem(|d| d["steps"][4]["parallel"] = json!(2)).contains("only for steps with a `for`"));
+    assert!(problem(|d| d["steps"][0]["compensate"] = json!({"task": "t"})).contains("a `task`, `workflow` or `for`"));
     let found = problem(|d| drop(d["steps"][0].as_object_mut().expect("a step").remove("timeout")));
     assert!(found.contains("say how long to wait"), "{found}");
     let found = told(|d| d["steps"][2]["do"] = json!({"sleep": "1s"}));
     assert!(found[0].contains("`do` has no field `sleep`"), "{found:?}");
     let found = problem(|d| d["steps"][2]["do"] = json!({"compute": "${ item }"}));
-    assert!(found.contains("only items that are given to a task can be compensated"), "{found}");
+    assert!(found.contains("items that are computed need not be undone"), "{found}");
     assert!(problem(|d| d["steps"][2]["for"] = json!("lines")).contains("must be a list, or one expression"));
+    let found = told(|d| d["steps"][3]["queue_timeout"] = json!("1s"));
+    assert!(found[0].contains("`queue_timeout` is only for steps with a `task`"), "{found:?}");
+    let found = problem(|d| d["on"]["failure"][0] = json!({"id": "tell", "workflow": "W"}));
+    assert!(found.contains("`workflow` cannot stand in a handler"), "{found}");
     assert!(problem(|d| d["steps"][2]["parallel"] = json!(0)).contains("from 1 to 1000"));
     let found = problem(|d| d["on"]["failure"][0] = json!({"id": "tell", "await": "approved"}));
     assert!(found.contains("`await` cannot stand in a handler"), "{found}");

@@ -1,13 +1,13 @@
 //! Reading a list of steps: those of the workflow, or of a handler.
 
-use super::fields::{self, Fields, SIGNAL, STEP_ID, Sees, TASK, VERSION};
+use super::fields::{self, Fields, NAME, SIGNAL, STEP_ID, Sees, TASK, VERSION};
 use super::graph;
 use super::places::{places, read_after};
 use super::{MAX_STEPS, Problems, join, retry};
 use crate::definition::expression::{LocalName, kind};
 use crate::definition::nearest::did_you_mean;
-use crate::definition::{AwaitStep, ForStep, RetryPolicy, Step, StepKind, TaskStep, Template};
-use crate::id::{ContractVersion, SignalName, StepId, TaskName};
+use crate::definition::{AwaitStep, ChildStep, ForStep, RetryPolicy, Step, StepKind, TaskStep, Template};
+use crate::id::{ContractVersion, SignalName, StepId, TaskName, Version, WorkflowName};
 use serde_json::Value;
 
 /// Items of a `for` step that are under way at the same time, where it does not say.
@@ -16,29 +16,32 @@ const PARALLEL: u32 = 10;
 pub const MAX_PARALLEL: u32 = 1_000;
 
 /// Kinds of step: exactly one of these fields says what a step does.
-const KINDS: &[&str] = &["task", "compute", "sleep", "await", "for"];
+const KINDS: &[&str] = &["task", "compute", "sleep", "await", "for", "workflow", "continue_as_new"];
 /// Those of the steps of handlers.
 const HANDLER_KINDS: &[&str] = &["task", "compute", "sleep", "for"];
 /// Those of what a `for` step does with each item.
-const EACH_KINDS: &[&str] = &["task", "compute"];
+const EACH_KINDS: &[&str] = &["task", "compute", "workflow"];
 /// Fields of every step.
 const COMMON_FIELDS: &[&str] = &["id", "description", "when", "after"];
 /// Fields that only some kinds of step have.
 const KIND_FIELDS: &[(&str, &[&str])] = &[
     ("contract_version", &["task"]),
-    ("input", &["task"]),
-    ("retry", &["task"]),
-    ("timeout", &["task", "await"]),
+    ("version", &["workflow"]),
+    ("input", &["task", "workflow"]),
+    ("retry", &["task", "workflow"]),
+    ("timeout", &["task", "workflow", "await"]),
     ("queue_timeout", &["task"]),
     ("otherwise", &["await"]),
     ("do", &["for"]),
     ("parallel", &["for"]),
-    ("compensate", &["task", "for"]),
+    ("compensate", &["task", "workflow", "for"]),
 ];
 /// Fields of a task.
 const TASK_FIELDS: &[&str] = &["task", "contract_version", "input", "retry", "timeout", "queue_timeout"];
+/// Fields of a child.
+const CHILD_FIELDS: &[&str] = &["workflow", "version", "input", "retry", "timeout"];
 /// Kinds of step in later versions of Orbit.
-const LATER_KINDS: &[&str] = &["http", "workflow", "approval", "continue_as_new"];
+const LATER_KINDS: &[&str] = &["http", "approval"];
 
 /// Where a list of steps stands, and so what it may hold.
 pub(super) struct Block<'b> {
@@ -144,7 +147,7 @@ impl Block<'_> {
         let field = the_kind(&draft.path, "a step", KINDS, kinds, fields, problems)?;
         if !kinds.contains(&field) {
             problems.add(join(&draft.path, field), format!("`{field}` cannot stand in a handler"), || {
-                format!("steps of handlers are {}", listed(kinds))
+                format!("steps of handlers are {}", listed(kinds, "and"))
             });
             return None;
         }
@@ -165,6 +168,11 @@ impl Block<'_> {
                 draft.keep(&path, template).map(StepKind::Sleep)
             }
             "await" => self.read_await(draft, fields, problems).map(StepKind::Await),
+            "workflow" => self.read_child(draft, fields, self.sees, problems).map(StepKind::Workflow),
+            "continue_as_new" => {
+                let template = fields::template(path.clone(), value, self.sees, problems);
+                draft.keep(&path, template).map(StepKind::ContinueAsNew)
+            }
             _ => self.read_for(draft, fields, problems).map(StepKind::For),
         }
     }
@@ -203,6 +211,35 @@ impl Block<'_> {
             timeout,
             queue_timeout,
         })
+    }
+
+    fn read_child(
+        &self,
+        draft: &mut Draft,
+        fields: &Fields<'_>,
+        sees: Sees,
+        problems: &mut Problems,
+    ) -> Option<ChildStep> {
+        let (path, value) = fields.get("workflow")?;
+        let workflow = NAME.read(path, value, problems).map(WorkflowName::new);
+        let version = fields.get("version").map(|(path, value)| VERSION.read(path, value, problems));
+        let input = match fields.get("input") {
+            Some((path, value)) => {
+                let template = fields::template(path.clone(), value, sees, problems);
+                draft.keep(&path, template)
+            }
+            None => Template::new(&Value::Null).ok(),
+        };
+        let retry = match fields.get("retry") {
+            Some((path, value)) => retry::read(&path, value, problems),
+            None => Some(RetryPolicy::once()),
+        };
+        let timeout = fields.get("timeout").and_then(|(path, value)| fields::limit(path, value, problems));
+        let version = match version {
+            None => None,
+            Some(version) => Some(Version::new(version?)),
+        };
+        Some(ChildStep { workflow: workflow?, version, input: input?, retry: retry?, timeout })
     }
 
     fn read_await(&self, draft: &mut Draft, fields: &Fields<'_>, problems: &mut Problems) -> Option<AwaitStep> {
@@ -253,15 +290,19 @@ impl Block<'_> {
     /// What a `for` step does with each item.
     fn read_each(&self, draft: &mut Draft, path: &str, value: &Value, problems: &mut Problems) -> Option<StepKind> {
         let fields = Fields::new(value, path, "`do`", problems)?;
-        let known: Vec<&str> = EACH_KINDS.iter().chain(&TASK_FIELDS[1..]).copied().collect();
-        fields.known(&known, &["http", "workflow"], problems);
+        let known: Vec<&str> = EACH_KINDS.iter().chain(&TASK_FIELDS[1..]).chain(&CHILD_FIELDS[1..2]).copied().collect();
+        fields.known(&known, &["http"], problems);
         let field = the_kind(path, "`do`", EACH_KINDS, EACH_KINDS, &fields, problems)?;
         let sees = self.sees.and(&[LocalName::Item, LocalName::Index]);
-        if field == "task" {
-            return self.read_task(draft, &fields, sees, problems).map(StepKind::Task);
+        for (misplaced, of) in KIND_FIELDS {
+            if fields.has(misplaced) && known.contains(misplaced) && !of.contains(&field) {
+                tell_misplaced(path, misplaced, &of[..of.len().min(2)], field, problems);
+            }
         }
-        for misplaced in TASK_FIELDS[1..].iter().filter(|f| fields.has(f)) {
-            tell_misplaced(path, misplaced, &["task"], field, problems);
+        match field {
+            "task" => return self.read_task(draft, &fields, sees, problems).map(StepKind::Task),
+            "workflow" => return self.read_child(draft, &fields, sees, problems).map(StepKind::Workflow),
+            _ => {}
         }
         let (path, value) = fields.get(field)?;
         let template = fields::template(path.clone(), value, sees, problems);
@@ -282,9 +323,9 @@ impl Block<'_> {
             sees = sees.and(&[LocalName::Item, LocalName::Index]);
         }
         if let (true, Some(each)) = (step.has("for"), step.get("do"))
-            && each.1.get("task").is_none()
+            && each.1.get("compute").is_some()
         {
-            problems.add(&path, "only items that are given to a task can be compensated", || "remove it".into());
+            problems.add(&path, "items that are computed need not be undone", || "remove it".into());
         }
         // It may read what the step itself gave.
         let before = draft.reads.len();
@@ -315,23 +356,25 @@ fn the_kind<'k>(
         [] => format!("{what} needs something to do"),
         several => format!("{what} does one thing; this one has `{}`", several.join("` and `")),
     };
-    problems.add(path, message, || format!("give it one of {}", listed(shown)));
+    problems.add(path, message, || format!("give it one of {}", listed(shown, "and")));
     None
 }
 
 /// `a`, `b` and `c`
-fn listed(names: &[&str]) -> String {
+fn listed(names: &[&str], and: &str) -> String {
     match names {
         [] => String::new(),
         [one] => format!("`{one}`"),
-        [first @ .., last] => format!("`{}` and `{last}`", first.join("`, `")),
+        [first @ .., last] => format!("`{}` {and} `{last}`", first.join("`, `")),
     }
 }
 
 fn tell_misplaced(path: &str, field: &str, of: &[&str], kind: &str, problems: &mut Problems) {
-    let message = format!("`{field}` is only for steps with a `{}`", of.join("` or `"));
+    let message = format!("`{field}` is only for steps with a {}", listed(of, "or"));
     problems.add(join(path, field), message, || match kind {
-        "for" if TASK_FIELDS.contains(&field) => "write it in `do`, beside the `task`".into(),
+        "for" if TASK_FIELDS.contains(&field) || CHILD_FIELDS.contains(&field) => {
+            "write it in `do`, beside what is done".into()
+        }
         kind => format!("remove it: a `{kind}` step is done by the server itself"),
     });
 }

@@ -118,7 +118,7 @@ fn every_problem_is_told_at_once() {
             "/steps/1/retry/jitter: `jitter` is `none` or `full` (`full` spreads retries over the whole delay, `none` \
              waits exactly as long)",
             "/steps/1/timeout: a duration needs its unit; 30 has none (write `30s` or `30ms`)",
-            "/steps/2/timeout: `timeout` is only for steps with a `task` or `await` (remove it: a `compute` step is done by the \
+            "/steps/2/timeout: `timeout` is only for steps with a `task`, `workflow` or `await` (remove it: a `compute` step is done by the \
              server itself)",
             "/steps/2/compute: `${ inptu }`: nothing is called `inptu` (did you mean `input`?)",
             "/steps/2/id: the id `b` is taken by step 2 already (give each step an id of its own)",
@@ -158,9 +158,9 @@ fn names_outside_their_alphabets_are_refused() {
 
 #[test]
 fn a_step_does_exactly_one_thing() {
-    assert!(problem(json!([{"id": "a"}])).contains("`task`, `compute`, `sleep`, `await` and `for`"));
+    assert!(problem(json!([{"id": "a"}])).contains("`for`, `workflow` and `continue_as_new`"));
     assert!(problem(json!([{"id": "a", "task": "t", "sleep": "1s"}])).contains("this one has `task` and `sleep`"));
-    for later in ["http", "workflow", "approval", "continue_as_new"] {
+    for later in ["http", "approval"] {
         let found = problem(json!([{"id": "a", (later): {}}]));
         assert!(found.starts_with(&format!("/steps/0/{later}: `{later}` is not supported in this version")), "{found}");
     }

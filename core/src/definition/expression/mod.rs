@@ -82,6 +82,8 @@ pub struct Local<'a> {
     pub own: Option<&'a BTreeMap<StepId, Json>>,
     /// Outputs that are not there are null. Without it they are errors.
     pub absent_is_null: bool,
+    /// `execution.continue_suggested`: the history has grown so long that it is time to continue as new.
+    pub continue_suggested: bool,
     /// `item` and `index`
     pub item: Option<(&'a Json, u32)>,
     /// `event`
@@ -502,6 +504,7 @@ fn engine_names(scope: &Scope<'_>, compiled: &Compiled, budget: &mut Budget) -> 
         ("workflow".to_owned(), text(scope.workflow.as_str())),
         ("version".to_owned(), text(scope.version.as_str())),
         ("run".to_owned(), minijinja::Value::from(scope.run.0)),
+        ("continue_suggested".to_owned(), minijinja::Value::from(scope.local.continue_suggested)),
     ];
     let mut names = BTreeMap::from([
         ("input".to_owned(), engine::from_json(scope.input, budget)?),
@@ -551,6 +554,7 @@ impl Path {
             Root::Execution => {
                 let fields = serde_json::json!({
                     "id": scope.execution, "workflow": scope.workflow, "version": scope.version, "run": scope.run,
+                    "continue_suggested": scope.local.continue_suggested,
                 });
                 (Cow::Owned(fields), "execution".to_owned())
             }

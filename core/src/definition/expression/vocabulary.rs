@@ -8,7 +8,7 @@ pub type Word = (&'static str, &'static str);
 pub const NAMES: &[Word] = &[
     ("input", "what the execution was started with"),
     ("steps", "`steps.<id>.output`: what a step gave; null where it was skipped"),
-    ("execution", "`id`, `workflow`, `version` and `run` of this execution"),
+    ("execution", "`id`, `workflow`, `version` and `run` of this execution, and `continue_suggested`"),
     ("item", "in a `for` step: the item of the list"),
     ("index", "in a `for` step: the item's position; the first is 0"),
     ("output", "in `compensate`: what the step (or the item) gave"),
@@ -17,7 +17,7 @@ pub const NAMES: &[Word] = &[
 ];
 
 /// What stands behind `execution.`
-pub const EXECUTION_FIELDS: &[&str] = &["id", "workflow", "version", "run"];
+pub const EXECUTION_FIELDS: &[&str] = &["id", "workflow", "version", "run", "continue_suggested"];
 
 /// What stands behind `failure.`
 pub const FAILURE_FIELDS: &[&str] = &["reason", "code", "message", "step"];

@@ -8,7 +8,7 @@ use orbit_core::api::request::{ListExecutions, Message, Start};
 use orbit_core::api::{ApiError, Request};
 use orbit_core::definition::nearest;
 use orbit_core::execution::event::Labels;
-use orbit_core::id::{ExecutionId, Seq, SignalName, Version, WorkflowName};
+use orbit_core::id::{ExecutionId, Run, Seq, SignalName, Version, WorkflowName};
 use orbit_core::store::append::Status;
 use orbit_core::time::ClusterMs;
 use serde_json::Value;
@@ -145,9 +145,10 @@ pub fn list(query: Option<&str>) -> Result<Request, ApiError> {
 
 /// GET `/v1/executions/{id}/history`
 pub fn history(execution: ExecutionId, query: Option<&str>) -> Result<Request, ApiError> {
-    let mut query = Query::parse(query, &["after_seq", "limit", "max_bytes"], &[])?;
+    let mut query = Query::parse(query, &["run", "after_seq", "limit", "max_bytes"], &[])?;
     Ok(Request::GetHistory {
         execution,
+        run: small(&mut query, "run", 1, u32::MAX)?.map(Run),
         // Bounded by what the databases store.
         after: Seq(query.number("after_seq", 0, i64::MAX.unsigned_abs())?.unwrap_or(0)),
         limit: small(&mut query, "limit", 1, HISTORY_LIMIT)?.unwrap_or(HISTORY_LIMIT),

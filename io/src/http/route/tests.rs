@@ -365,7 +365,8 @@ fn a_payload_is_bounded_in_depth() {
 #[test]
 fn reads_of_executions_have_their_defaults() {
     assert_eq!(get("/v1/executions/a").unwrap(), Request::GetExecution("a".into()));
-    let history = Request::GetHistory { execution: "a".into(), after: Seq(0), limit: 1000, max_bytes: 4 << 20 };
+    let history =
+        Request::GetHistory { execution: "a".into(), run: None, after: Seq(0), limit: 1000, max_bytes: 4 << 20 };
     assert_eq!(get("/v1/executions/a/history").unwrap(), history);
     let wait = Request::Wait { execution: "a".into(), timeout: Duration::from_secs(300) };
     assert_eq!(get("/v1/executions/a/wait").unwrap(), wait);
@@ -376,7 +377,7 @@ fn reads_of_executions_have_their_defaults() {
 
 #[test]
 fn reads_of_executions_take_parameters() {
-    let history = Request::GetHistory { execution: "a".into(), after: Seq(7), limit: 10, max_bytes: 2048 };
+    let history = Request::GetHistory { execution: "a".into(), run: None, after: Seq(7), limit: 10, max_bytes: 2048 };
     assert_eq!(get("/v1/executions/a/history?after_seq=7&limit=10&max_bytes=2048").unwrap(), history);
     let wait = Request::Wait { execution: "a".into(), timeout: Duration::ZERO };
     assert_eq!(get("/v1/executions/a/wait?timeout_ms=0").unwrap(), wait);

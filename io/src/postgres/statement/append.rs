@@ -31,10 +31,10 @@ use uuid::Uuid;
 /// Rows come back as `kind, i, text, a, b, c, uuid, d`: see [`Facts::take`].
 const WRITE: &str = "
 WITH w AS MATERIALIZED (SELECT (m - 1)::int AS m, g, gid, id COLLATE \"C\" AS id, fresh, run, last, epoch, root, first,
-        newlast, change, wake
+        newlast, change, wake, newrun
     FROM unnest($3::int[], $4::uuid[], $5::text[], $6::bool[], $7::bigint[], $8::bigint[], $9::bigint[], $10::text[],
-        $11::bigint[], $12::bigint[], $13::int[], $14::bigint[])
-        WITH ORDINALITY AS x (g, gid, id, fresh, run, last, epoch, root, first, newlast, change, wake, m)),
+        $11::bigint[], $12::bigint[], $13::int[], $14::bigint[], $51::bigint[])
+        WITH ORDINALITY AS x (g, gid, id, fresh, run, last, epoch, root, first, newlast, change, wake, newrun, m)),
 t AS MATERIALIZED (SELECT (n - 1)::int AS n, g, id COLLATE \"C\" AS id, gone, token
     FROM unnest($15::int[], $16::text[], $17::bool[], $18::uuid[]) WITH ORDINALITY AS x (g, id, gone, token, n)),
 s AS MATERIALIZED (SELECT * FROM unnest($19::int[], $20::text[], $21::bool[], $22::text[], $23::bigint[], $24::text[],
@@ -47,7 +47,7 @@ f AS MATERIALIZED (SELECT term, incarnation, coalesce(leader_node, '') AS node F
 ok AS MATERIALIZED (SELECT node FROM f WHERE term = $1 AND incarnation = $2),
 
 own AS MATERIALIZED (SELECT w.m, w.g, w.gid, w.id, w.fresh, w.run AS wrun, w.last AS wlast, w.epoch AS wepoch,
-        w.newlast, w.change, w.wake, o.*
+        w.newlast, w.change, w.wake, w.newrun, o.*
     FROM (SELECT * FROM w WHERE EXISTS (SELECT 1 FROM ok) ORDER BY w.id) w CROSS JOIN LATERAL
         (SELECT * FROM orbit_owners x WHERE x.execution_id = w.id FOR UPDATE SKIP LOCKED) o),
 there AS MATERIALIZED (SELECT execution_id FROM orbit_owners
@@ -88,16 +88,16 @@ events AS (INSERT INTO execution_events (execution_id, run, seq, group_id, at_ms
     WHERE (g IN (SELECT g FROM gg)) IS TRUE),
 owner_made AS (INSERT INTO orbit_owners
         (execution_id, root_id, node_id, incarnation, epoch, run, last_seq, group_id, next_wake_ms, since_ms)
-    SELECT id, root, (SELECT node FROM ok), $2, 1, run, newlast, gid, CASE change WHEN 0 THEN 0 ELSE wake END,
+    SELECT id, root, (SELECT node FROM ok), $2, 1, newrun, newlast, gid, CASE change WHEN 0 THEN 0 ELSE wake END,
         floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
     FROM w WHERE fresh AND change <> 2 AND (g IN (SELECT g FROM gg)) IS TRUE),
 owner_moved AS (INSERT INTO orbit_owners
         (execution_id, root_id, node_id, incarnation, epoch, run, last_seq, group_id, next_wake_ms, since_ms)
-    SELECT id, root_id, node_id, incarnation, epoch, run, newlast, gid,
+    SELECT id, root_id, node_id, incarnation, epoch, newrun, newlast, gid,
         CASE change WHEN 0 THEN next_wake_ms ELSE wake END, since_ms
     FROM hit WHERE change <> 2 AND (g IN (SELECT g FROM gg)) IS TRUE
-    ON CONFLICT (execution_id) DO UPDATE SET last_seq = excluded.last_seq, group_id = excluded.group_id,
-        next_wake_ms = excluded.next_wake_ms),
+    ON CONFLICT (execution_id) DO UPDATE SET run = excluded.run, last_seq = excluded.last_seq,
+        group_id = excluded.group_id, next_wake_ms = excluded.next_wake_ms),
 owner_gone AS (DELETE FROM orbit_owners WHERE execution_id = ANY (ARRAY (
     SELECT id FROM hit WHERE change = 2 AND (g IN (SELECT g FROM gg)) IS TRUE))),
 task_gone AS (DELETE FROM orbit_tasks WHERE task_id = ANY (ARRAY (
@@ -283,6 +283,7 @@ struct Batch<'a> {
     epoch: Vec<i64>,
     root: Vec<&'a str>,
     first: Vec<Option<i64>>,
+    new_run: Vec<i64>,
     new_last: Vec<i64>,
     change: Vec<i32>,
     wake: Vec<Option<i64>>,
@@ -384,13 +385,15 @@ impl<'a> Batch<'a> {
         self.epoch.push(column::int(epoch.0));
         self.root.push(root);
         self.first.push(member.events.first().map(|event| column::int(event.seq.0)));
-        self.new_last.push(column::int(member.events.last().map_or(last, |event| event.seq).0));
+        let (new_run, new_last) = member.end();
+        self.new_run.push(i64::from(new_run.0));
+        self.new_last.push(column::int(new_last.0));
         self.change.push(change);
         self.wake.push(wake);
         for event in &member.events {
             self.events.g.push(g);
             self.events.id.push(id);
-            self.events.run.push(run);
+            self.events.run.push(i64::from(event.run.0));
             self.events.seq.push(column::int(event.seq.0));
             self.events.gid.push(gid);
             self.events.at.push(event.at_ms.0);
@@ -398,7 +401,7 @@ impl<'a> Batch<'a> {
         }
         match &member.summary {
             Some(summary) => {
-                self.summaries.push(g, id, fresh, root, run, summary);
+                self.summaries.push(g, id, fresh, root, i64::from(new_run.0), summary);
                 self.labels.push(g, id, fresh, summary);
             }
             None => assert!(!fresh, "a new execution has a summary: {id}"),
@@ -467,6 +470,7 @@ impl<'a> Batch<'a> {
                 &n.name,
                 &n.version,
                 &n.at,
+                &self.new_run,
             ],
         )
     }

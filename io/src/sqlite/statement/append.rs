@@ -89,9 +89,10 @@ fn write_member(
     found: &MemberFacts,
 ) -> Result<()> {
     let Member { execution, expect, events, summary, owner } = member;
-    let (run, before, root) = match (expect, &found.owner) {
-        (Expect::New { run, root }, _) => (*run, Seq(0), root),
-        (Expect::After { run, last, .. }, Some(owner)) => (*run, *last, &owner.root),
+    let (run, last) = member.end();
+    let root = match (expect, &found.owner) {
+        (Expect::New { root, .. }, _) => root,
+        (Expect::After { .. }, Some(owner)) => &owner.root,
         (Expect::After { .. }, None) => unreachable!("a group whose execution has no owner row was judged writable"),
     };
     if !events.is_empty() {
@@ -102,7 +103,7 @@ fn write_member(
         for event in events {
             insert.execute(params![
                 execution.as_str(),
-                run.0,
+                event.run.0,
                 column::int(event.seq.0),
                 group.0.as_bytes(),
                 event.at_ms.0,
@@ -113,7 +114,6 @@ fn write_member(
     if let Some(summary) = summary {
         write_summary(connection, execution, root, run, summary, matches!(expect, Expect::New { .. }))?;
     }
-    let last = events.last().map_or(before, |event| event.seq);
     match expect {
         Expect::New { .. } => {
             let wake = match owner {
@@ -124,7 +124,7 @@ fn write_member(
             let row = OwnerRow { root: root.clone(), run, epoch: Epoch(1), last, group, wake };
             insert_owner(connection, writer, execution, &row)
         }
-        Expect::After { .. } => move_owner(connection, execution, last, group, *owner),
+        Expect::After { .. } => move_owner(connection, execution, run, last, group, *owner),
     }
 }
 
@@ -153,20 +153,21 @@ fn insert_owner(connection: &Connection, writer: Fence, execution: &ExecutionId,
 fn move_owner(
     connection: &Connection,
     execution: &ExecutionId,
+    run: Run,
     last: Seq,
     group: GroupId,
     change: OwnerChange,
 ) -> Result<()> {
-    let (last, group) = (column::int(last.0), group.0.as_bytes());
+    let (run, last, group) = (run.0, column::int(last.0), group.0.as_bytes());
     match change {
         OwnerChange::Keep => connection
-            .prepare_cached("UPDATE orbit_owners SET last_seq = ?, group_id = ? WHERE execution_id = ?")?
-            .execute(params![last, group, execution.as_str()]),
+            .prepare_cached("UPDATE orbit_owners SET run = ?, last_seq = ?, group_id = ? WHERE execution_id = ?")?
+            .execute(params![run, last, group, execution.as_str()]),
         OwnerChange::Wake(wake) => connection
             .prepare_cached(
-                "UPDATE orbit_owners SET last_seq = ?, group_id = ?, next_wake_ms = ? WHERE execution_id = ?",
+                "UPDATE orbit_owners SET run = ?, last_seq = ?, group_id = ?, next_wake_ms = ? WHERE execution_id = ?",
             )?
-            .execute(params![last, group, wake.to_column(), execution.as_str()]),
+            .execute(params![run, last, group, wake.to_column(), execution.as_str()]),
         OwnerChange::End => {
             connection.prepare_cached("DELETE FROM orbit_owners WHERE execution_id = ?")?.execute([execution.as_str()])
         }

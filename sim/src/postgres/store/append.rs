@@ -7,8 +7,9 @@ use crate::postgres::error::{Code, Stop};
 use crate::postgres::lock::RowId;
 use crate::postgres::table::Strength;
 use crate::store::Change;
+use crate::store::append::assert_in_order;
 use crate::store::tables::{EventRow, ExecutionRow, TaskEntry};
-use orbit_core::id::{Epoch, ExecutionId, Run, Seq, TaskId};
+use orbit_core::id::{Epoch, ExecutionId, Run, TaskId};
 use orbit_core::store::append::{
     Append, Appended, Expect, Fence, Group, GroupFacts, GroupOutcome, Member, MemberFacts, OwnerChange, OwnerRow,
     TaskChange, TaskState, Wake, already_written, judge,
@@ -231,10 +232,10 @@ pub fn look_for(look: &LookForGroups, cx: &mut Cx<'_>) -> Vec<MemberFacts> {
 fn insert_all(append: &Append, work: &mut Work, cx: &mut Cx<'_>) -> Result<(), Stop> {
     while let Some((id, index)) = work.fresh.get(work.inserted).cloned() {
         let member = append.groups[index].members.iter().find(|m| m.execution == id).expect("listed from there");
-        let Expect::New { run, root } = &member.expect else { unreachable!("it is new") };
+        let Expect::New { root, .. } = &member.expect else { unreachable!("it is new") };
         let row = || {
             let summary = member.summary.clone().expect("a new execution has a summary");
-            Row::Execution(ExecutionRow { root: root.clone(), run: *run, summary })
+            Row::Execution(ExecutionRow { root: root.clone(), run: member.end().0, summary })
         };
         match cx.insert(&Key::Execution(id.clone()), row)? {
             Inserted::Done => {
@@ -271,16 +272,12 @@ fn write_all(append: &Append, work: &Work, cx: &mut Cx<'_>) -> Result<(), Stop> 
 
 fn write_member(group: &Group, member: &Member, work: &Work, cx: &mut Cx<'_>) -> Result<(), Stop> {
     let id = &member.execution;
-    let (run, expected) = match &member.expect {
-        Expect::New { run, .. } => (*run, Seq(0)),
-        Expect::After { run, last, .. } => (*run, *last),
-    };
-    let last = member.events.last().map_or(expected, |e| e.seq);
-    for (event, number) in member.events.iter().zip(expected.0 + 1..) {
-        assert_eq!(event.seq, Seq(number), "the events of a member of {id} follow the expected one");
+    let (run, last) = member.end();
+    assert_in_order(member);
+    for event in &member.events {
         let row =
             EventRow { seq: event.seq, at_ms: event.at_ms, group: group.id, bytes: event.bytes.as_slice().into() };
-        must_be_new(cx, &Key::Event(id.clone(), run, event.seq), Row::Event(row))?;
+        must_be_new(cx, &Key::Event(id.clone(), event.run, event.seq), Row::Event(row))?;
     }
     match &member.expect {
         Expect::New { root, .. } => {
@@ -296,7 +293,7 @@ fn write_member(group: &Group, member: &Member, work: &Work, cx: &mut Cx<'_>) ->
             if let Some(summary) = &member.summary {
                 let found = cx.get(&Key::Execution(id.clone())).ok_or(Stop::error(Code::Raised))?;
                 let Row::Execution(mut row) = found.value.clone() else { unreachable!("a summary") };
-                row.summary = summary.clone();
+                (row.summary, row.run) = (summary.clone(), run);
                 // Whoever writes it holds the owner row, as this one does.
                 match cx.lock(&found, Strength::NoKeyUpdate, Policy::Fail)? {
                     Locked::Same | Locked::Newer(_) => cx.update(found.row, Row::Execution(row))?,
@@ -305,7 +302,7 @@ fn write_member(group: &Group, member: &Member, work: &Work, cx: &mut Cx<'_>) ->
             }
             let seen = &work.owners[id];
             let mut owner = seen.locked.clone().expect("judged to be there");
-            (owner.last, owner.group) = (last, group.id);
+            (owner.run, owner.last, owner.group) = (run, last, group.id);
             match member.owner {
                 OwnerChange::End => return cx.delete(seen.row),
                 OwnerChange::Wake(wake) => owner.wake = wake,

@@ -1,0 +1,240 @@
+//! Signals, updates and queries as clients see them, and what continue-as-new keeps of them.
+
+use crate::bench::{Bench, code};
+use orbit_core::api::request::{Message, Request, TaskOutcome};
+use orbit_core::api::response::{Reply, Response};
+use orbit_core::execution::event::Event;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+fn talk() -> Bench {
+    let mut bench = Bench::new();
+    bench.deploy(json!({"name": "Talk", "version": "1",
+        "signals": {"go": {"payload": {"type": "object", "required": ["by"]}}, "note": {}},
+        "updates": {"raise": {"payload": {"type": "number"}, "when": "${ event > 0 }", "result": "${ event * 2 }"}},
+        "queries": {"state": {"first": "${ steps.first.output }", "who": "${ input.who }"}, "bad": "${ input.nobody }"},
+        "steps": [{"id": "first", "await": "go"}, {"id": "second", "await": "raise"}],
+        "result": ["${ steps.first.output.by }", "${ steps.second.output }"]}));
+    bench.start("Talk", "t", json!({"who": "ann"}));
+    bench
+}
+
+fn seq(response: &Response) -> u64 {
+    match &response.reply {
+        Reply::Signalled(signalled) => signalled.seq.0,
+        Reply::Updated(updated) => updated.seq.0,
+        other => panic!("a number, not {other:?}"),
+    }
+}
+
+fn update(bench: &mut Bench, payload: Value, key: Option<&str>) -> Response {
+    let update = Message { name: "raise".into(), payload: Arc::new(payload), key: key.map(Into::into) };
+    bench.ask(Request::Update { execution: "t".into(), update })
+}
+
+fn query(bench: &mut Bench, name: &str) -> Response {
+    bench.ask(Request::Query { execution: "t".into(), name: name.into() })
+}
+
+#[test]
+fn a_signal_is_answered_with_its_number_and_a_repetition_with_that_of_the_first() {
+    let mut bench = talk();
+    let first = seq(&bench.signal("t", "go", json!({"by": "ann"}), Some("k")));
+    let again = bench.signal("t", "go", json!({"by": "ann"}), Some("k"));
+    assert_eq!(seq(&again), first);
+    let other = seq(&bench.signal("t", "go", json!({"by": "bob"}), Some("k-2")));
+    assert!(other > first);
+    assert_eq!(code(&bench.signal("t", "note", json!(1), Some("k"))), "SIGNAL_ID_CONFLICT");
+    // Even after the end.
+    update(&mut bench, json!(1), None);
+    assert_eq!(bench.status("t"), "completed");
+    assert_eq!(seq(&bench.signal("t", "go", json!({"by": "ann"}), Some("k"))), first);
+    assert_eq!(code(&bench.signal("t", "go", json!({"by": "ann"}), None)), "EXECUTION_FINISHED");
+    let received =
+        |event: &&orbit_core::execution::event::Recorded| matches!(event.event, Event::SignalReceived { .. });
+    assert_eq!(bench.events("t", None).iter().filter(received).count(), 2);
+}
+
+#[test]
+fn what_is_undeclared_or_does_not_match_is_refused_with_what_would_be_right() {
+    let mut bench = talk();
+    let undeclared = bench.signal("t", "goo", json!(1), None);
+    assert_eq!((code(&undeclared), undeclared.status), ("UNKNOWN_SIGNAL", 404));
+    assert!(matches!(&undeclared.reply, Reply::Error(e) if e.message.contains("did you mean `go`?")), "{undeclared:?}");
+    let wrong = bench.signal("t", "go", json!({}), None);
+    assert_eq!((code(&wrong), wrong.status), ("SIGNAL_PAYLOAD_INVALID", 422));
+    assert_eq!(code(&bench.signal("nobody", "go", json!(1), None)), "UNKNOWN_EXECUTION");
+    let update = |bench: &mut Bench, payload| update(bench, payload, None);
+    assert_eq!(code(&update(&mut bench, json!("x"))), "UPDATE_PAYLOAD_INVALID");
+    assert_eq!(code(&update(&mut bench, json!(-1))), "UPDATE_REJECTED");
+    assert_eq!(code(&query(&mut bench, "stat")), "UNKNOWN_QUERY");
+    assert_eq!(code(&query(&mut bench, "bad")), "QUERY_FAILED");
+    let kinds = bench.history("t");
+    assert_eq!(kinds, ["WorkflowCreated", "WorkflowStarted", "SignalAwaited"], "nothing of it is recorded");
+}
+
+#[test]
+fn an_update_is_answered_once_it_is_durable_and_its_repetition_with_the_same() {
+    let mut bench = talk();
+    bench.signal("t", "go", json!({"by": "ann"}), None);
+    bench.hold = true;
+    let message = Message { name: "raise".into(), payload: Arc::new(json!(4)), key: Some("u".into()) };
+    let id = bench.send(Request::Update { execution: "t".into(), update: message });
+    assert!(!bench.responses.contains_key(&id), "it is not durable");
+    bench.release();
+    let response = bench.answer(id);
+    assert!(matches!(&response.reply, Reply::Updated(u) if *u.result == json!(8)), "{response:?}");
+    let again = update(&mut bench, json!(5), Some("u"));
+    assert_eq!(again, response);
+    assert_eq!(*bench.view("t").output.expect("completed"), json!(["ann", 4]));
+}
+
+#[test]
+fn a_query_reads_what_is_there_in_memory_or_not_running_or_not() {
+    let mut bench = talk();
+    let state = |bench: &mut Bench| match query(bench, "state").reply {
+        Reply::Queried(queried) => queried.result,
+        other => panic!("a result, not {other:?}"),
+    };
+    assert_eq!(*state(&mut bench), json!({"first": null, "who": "ann"}));
+    bench.restart();
+    bench.signal("t", "go", json!({"by": "bob"}), None);
+    assert_eq!(*state(&mut bench), json!({"first": {"by": "bob"}, "who": "ann"}));
+    update(&mut bench, json!(1), None);
+    bench.restart();
+    assert_eq!(*state(&mut bench), json!({"first": {"by": "bob"}, "who": "ann"}));
+}
+
+#[test]
+fn past_their_bound_signals_are_refused_until_some_are_taken() {
+    let mut bench = Bench::with(|config| config.limits.max_pending_signals = 2);
+    bench.deploy(json!({"name": "Talk", "version": "1", "signals": {"go": {}},
+        "steps": [{"id": "work", "task": "task.1"}, {"id": "one", "await": "go"}, {"id": "two", "await": "go"},
+            {"id": "three", "await": "go"}]}));
+    bench.start("Talk", "t", json!(null));
+    (0..2).for_each(|n| assert_eq!(bench.signal("t", "go", json!(n), None).status, 200));
+    let full = bench.signal("t", "go", json!(2), None);
+    assert_eq!((code(&full), full.status), ("RESOURCE_EXHAUSTED", 429));
+    let session = bench.register("w");
+    bench.work(session, |_| TaskOutcome::Succeeded(Arc::new(json!(null))));
+    assert_eq!(bench.signal("t", "go", json!(2), None).status, 200);
+    assert_eq!(bench.status("t"), "completed");
+}
+
+/// Counts signals, five in a run.
+fn counter() -> Bench {
+    let mut bench = Bench::new();
+    bench.deploy(json!({"name": "Counter", "version": "1", "signals": {"tick": {}, "stop": {}},
+        "queries": {"so_far": "${ input.count }"},
+        "steps": [
+            {"id": "a", "await": "tick"}, {"id": "b", "await": "tick"}, {"id": "c", "await": "tick"},
+            {"id": "nap", "sleep": "1s"},
+            {"id": "next", "when": "${ input.count < 9 }", "continue_as_new": {"count": "${ input.count + 3 }",
+                "seen": "${ input.seen + [steps.a.output, steps.b.output, steps.c.output] }"}}],
+        "result": {"count": "${ input.count + 3 }", "seen": "${ input.seen }"}}));
+    bench.start("Counter", "c", json!({"count": 0, "seen": []}));
+    bench
+}
+
+#[test]
+fn continue_as_new_carries_what_was_not_taken_and_earlier_runs_can_be_read() {
+    let mut bench = counter();
+    let mut told = Vec::new();
+    for n in 0..12 {
+        told.push(seq(&bench.signal("c", "tick", json!(n), Some(&format!("k-{n}")))));
+    }
+    for _ in 0..4 {
+        bench.pass(Duration::from_secs(2));
+    }
+    let view = bench.view("c");
+    assert_eq!((view.item.status.as_str(), view.run.0), ("completed", 4));
+    let output = view.output.expect("completed");
+    assert_eq!(*output, json!({"count": 12, "seen": [0, 1, 2, 3, 4, 5, 6, 7, 8]}), "each once, in order");
+    // Keys are known over the runs, with the first numbers.
+    for (n, told) in told.iter().enumerate() {
+        assert_eq!(seq(&bench.signal("c", "tick", json!(n), Some(&format!("k-{n}")))), *told);
+    }
+    for run in 1..=3 {
+        let events = bench.events("c", Some(run));
+        let last = &events.last().expect("events").event;
+        assert!(matches!(last, Event::WorkflowContinuedAsNew { next_run, .. } if next_run.0 == run + 1), "{last:?}");
+        assert!(events.iter().zip(1..).all(|(event, number)| event.seq.0 == number));
+    }
+    let carried: Vec<_> = bench
+        .events("c", Some(2))
+        .into_iter()
+        .filter_map(|event| match event.event {
+            Event::SignalReceived { carried, .. } => carried,
+            _ => None,
+        })
+        .collect();
+    assert_eq!(carried.len(), 9);
+    assert!(carried.iter().all(|carried| carried.run.0 == 1));
+    let counters = bench.counters();
+    assert_eq!((counters.executions_started, counters.executions_continued_as_new), (1, 3));
+    assert!(bench.events("c", Some(9)).is_empty());
+}
+
+#[test]
+fn a_run_that_ends_while_signals_arrive_loses_none_whenever_the_server_dies() {
+    for kill_at in 0..8 {
+        let mut bench = counter();
+        let mut sent = 0;
+        for turn in 0..14 {
+            if sent < 12 {
+                let signal = format!("k-{sent}");
+                bench.hold = turn % 8 == kill_at;
+                let message =
+                    Message { name: "tick".into(), payload: Arc::new(json!(sent)), key: Some(signal.clone()) };
+                let id = bench.send(Request::Signal { execution: "c".into(), signal: message.clone() });
+                if bench.hold {
+                    // It dies before the append, or after it and before its reply.
+                    if turn % 2 == 0
+                        && let Some((_, transaction)) = bench.held.pop_front()
+                    {
+                        bench.run(transaction);
+                    }
+                    bench.restart();
+                    bench.pass(Duration::from_millis(10));
+                    let again = bench.ask(Request::Signal { execution: "c".into(), signal: message });
+                    assert_eq!(again.status, 200, "{again:?}");
+                } else {
+                    assert_eq!(bench.answer(id).status, 200);
+                }
+                sent += 1;
+            }
+            bench.pass(Duration::from_millis(400));
+        }
+        for _ in 0..4 {
+            bench.pass(Duration::from_secs(2));
+        }
+        let output = bench.view("c").output.expect("completed");
+        assert_eq!(output["seen"], json!([0, 1, 2, 3, 4, 5, 6, 7, 8]), "killed at {kill_at}");
+    }
+}
+
+#[test]
+fn a_workflow_that_goes_on_for_ever_without_waiting_does_so_append_by_append() {
+    let mut bench = Bench::new();
+    bench.deploy(json!({"name": "Loop", "version": "1", "steps": [
+        {"id": "next", "when": "${ input < 50 }", "continue_as_new": "${ input + 1 }"}], "result": "${ input }"}));
+    bench.start("Loop", "l", json!(0));
+    let view = bench.view("l");
+    assert_eq!((view.run.0, view.output.as_deref()), (51, Some(&json!(50))));
+}
+
+#[test]
+fn a_long_history_suggests_to_continue_as_new_before_it_is_too_long() {
+    let mut bench = Bench::with(|config| config.limits.max_history_events = 40);
+    bench.deploy(json!({"name": "Long", "version": "1", "steps": [
+        {"id": "all", "for": "${ range(8) | list }", "parallel": 1, "do": {"task": "task.1"}},
+        {"id": "next", "when": "${ execution.continue_suggested and execution.run < 3 }", "continue_as_new": "${ input }"}],
+        "result": "${ execution.run }"}));
+    bench.start("Long", "l", json!(null));
+    let session = bench.register("w");
+    for _ in 0..3 {
+        bench.work(session, |_| TaskOutcome::Succeeded(Arc::new(json!(null))));
+    }
+    assert_eq!(bench.view("l").output.as_deref(), Some(&json!(3)));
+}
