@@ -98,7 +98,7 @@ fn accepted(routed: Routed, max_payload_bytes: usize) {
             let recorded = Recorded { seq: Seq(1), at_ms: ClusterMs(1), event };
             assert_eq!(Recorded::decode(&recorded.encode()).as_ref(), Ok(&recorded), "what is accepted can be stored");
             let events = vec![recorded];
-            answered(Reply::History(History { execution_id: execution.clone(), events, more: false }));
+            answered(Reply::History(History { execution_id: execution.clone(), run: Run(1), events, more: false }));
             let token = Token { execution: execution.clone(), id: Uuid::nil() };
             let task = Assignment {
                 token,
@@ -128,7 +128,9 @@ fn accepted(routed: Routed, max_payload_bytes: usize) {
             let (output, error, last_seq) = (None, None, Seq(1));
             let (reason, cancel_reason, waiting) = (None, None, vec![]);
             let (run, input) = (Run(1), start.input);
-            let view = ExecutionView { item, run, input, output, error, last_seq, reason, cancel_reason, waiting };
+            let parent = None;
+            let view =
+                ExecutionView { item, run, parent, input, output, error, last_seq, reason, cancel_reason, waiting };
             answered(Reply::Execution(view));
         }
         Request::Report { results, .. } => {

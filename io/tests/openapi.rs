@@ -6,14 +6,15 @@ mod book;
 use api::{STRICT, codes, problem, problems, response, template, validator};
 use hyper::Method;
 use orbit_core::api::response::{
-    Accepted, Assignment, Cancels, Deployed, ExecutionItem, ExecutionView, Executions, Health, History, Leader, Polled,
-    Queried, Ready, Registered, Reply, ResultOutcome, Signalled, Started, Updated, WorkerView, Workers, WorkflowItem,
-    WorkflowView, Workflows,
+    Accepted, Assignment, Cancels, Deployed, ExecutionItem, ExecutionView, Executions, Health, History, Leader,
+    ParentView, Polled, Queried, Ready, Registered, Reply, ResultOutcome, Signalled, Started, Updated, WorkerView,
+    Workers, WorkflowItem, WorkflowView, Workflows,
 };
 use orbit_core::api::{ApiError, ErrorCode, Response};
 use orbit_core::definition::{LocatedProblem, Location, Problem};
 use orbit_core::execution::event::{
-    AbortReason, CompensationOutcome, Event, Json, Recorded, ResultKind, TaskError, Unconsumed,
+    AbortReason, Carried, CompensationOutcome, Continued, Event, Json, Parent, Recorded, ResultKind, TaskError,
+    Unconsumed,
 };
 use orbit_core::execution::waiting::{Attempt, Reason, Waiting, WaitingKind};
 use orbit_core::id::{ClusterId, Run, Seq, SessionId, Term, Token};
@@ -249,8 +250,13 @@ fn events() -> Vec<Event> {
                 labels: full.then(|| ("team".into(), "x".into())).into_iter().collect(),
                 cluster_id: ClusterId(Uuid::nil()),
                 run: Run(1),
-                parent: None,
-                continued: None,
+                parent: full.then(|| Parent {
+                    execution_id: "p".into(),
+                    step: "a[1]".into(),
+                    root: "r".into(),
+                    depth: 2,
+                }),
+                continued: full.then(|| Continued { created_at_ms: ClusterMs(1), sent: Default::default() }),
             },
             Event::WorkflowStarted,
             Event::StepScheduled {
@@ -291,7 +297,28 @@ fn events() -> Vec<Event> {
                 signal: "go".into(),
                 payload: json_of(json!({"by": 1})),
                 signal_id: full.then(|| "k".into()),
+                carried: full.then_some(Carried { run: Run(1), seq: Seq(4) }),
             },
+            Event::ChildScheduled {
+                step: step(),
+                attempt: 1,
+                child: "a~b".into(),
+                workflow: "W".into(),
+                version: full.then(|| "1".into()),
+                input: json_of(json!(1)),
+            },
+            Event::ChildStarted {
+                step: step(),
+                attempt: 1,
+                child: "a~b".into(),
+                version: "1".into(),
+                deadline_ms: full.then_some(time),
+            },
+            Event::ChildCompleted { step: step(), attempt: 1, child: "a~b".into(), output: json_of(json!(1)) },
+            Event::ChildFailed { step: step(), attempt: 1, child: "a~b".into(), error: failure() },
+            Event::ChildEndRequested { step: step(), child: "a~b".into(), terminate: full, timed_out: !full },
+            Event::ContinueSuggested { max: 50_000 },
+            Event::WorkflowContinuedAsNew { input: json_of(json!(1)), next_run: Run(2) },
             Event::UpdateAccepted {
                 update: "raise".into(),
                 payload: json_of(json!(1)),
@@ -358,7 +385,14 @@ fn is_known(event: &Event) -> bool {
         | Event::CompensationCompleted
         | Event::CompensationFailed { .. }
         | Event::WorkflowTimedOut { .. }
-        | Event::WorkflowTerminated { .. } => true,
+        | Event::WorkflowTerminated { .. }
+        | Event::ChildScheduled { .. }
+        | Event::ChildStarted { .. }
+        | Event::ChildCompleted { .. }
+        | Event::ChildFailed { .. }
+        | Event::ChildEndRequested { .. }
+        | Event::ContinueSuggested { .. }
+        | Event::WorkflowContinuedAsNew { .. } => true,
     }
 }
 
@@ -391,6 +425,7 @@ fn execution(full: bool) -> ExecutionView {
             labels: full.then(|| ("team".into(), "".into())).into_iter().collect(),
         },
         run: Run(1),
+        parent: full.then(|| ParentView { execution_id: "p".into(), step: "a".into() }),
         input: json_of(json!(null)),
         output: full.then(|| json_of(json!("x"))),
         error: full.then(failure),
@@ -429,10 +464,19 @@ fn waiting() -> Vec<Waiting> {
             Reason::Sleep { until_ms: ClusterMs(1) },
             Reason::Signal { signal: "go".into(), until_ms: full.then_some(ClusterMs(1)) },
             Reason::Items { items: 3, ended: 1 },
+            Reason::Child { execution_id: "a~b".into() },
             Reason::Server,
         ]
     };
-    let kinds = [WaitingKind::Task, WaitingKind::Sleep, WaitingKind::Compute, WaitingKind::Await, WaitingKind::For];
+    let kinds = [
+        WaitingKind::Task,
+        WaitingKind::Sleep,
+        WaitingKind::Compute,
+        WaitingKind::Await,
+        WaitingKind::For,
+        WaitingKind::Workflow,
+        WaitingKind::ContinueAsNew,
+    ];
     let units = [None, Some("a[3]".into())];
     let all = reasons(true).into_iter().chain(reasons(false)).zip(kinds.into_iter().cycle());
     let waiting = all
@@ -453,6 +497,7 @@ fn is_known_reason(reason: &Reason) -> bool {
         | Reason::Sleep { .. }
         | Reason::Signal { .. }
         | Reason::Items { .. }
+        | Reason::Child { .. }
         | Reason::Server => true,
     }
 }
@@ -548,8 +593,12 @@ fn replies() -> Vec<(Response, &'static [&'static str])> {
         };
         let page = Executions { executions: vec![execution(full).item], next_cursor: full.then(|| "1.a".into()) };
         let recorded = |event| Recorded { seq: Seq(1), at_ms: ClusterMs(1), event };
-        let history =
-            History { execution_id: "a".into(), events: events().into_iter().map(recorded).collect(), more: full };
+        let history = History {
+            execution_id: "a".into(),
+            run: Run(2),
+            events: events().into_iter().map(recorded).collect(),
+            more: full,
+        };
         let polled = Polled {
             tasks: vec![assignment(full)],
             cancel: vec![token()],

@@ -44,6 +44,7 @@ fn view() -> ExecutionView {
     ExecutionView {
         item: item(),
         run: Run(1),
+        parent: None,
         input: Arc::new(json!(1)),
         output: None,
         error: None,
@@ -210,11 +211,12 @@ fn about_executions() -> Vec<Exchange> {
             },
             response: Response::ok(Reply::History(History {
                 execution_id: "order-1".into(),
+                run: Run(1),
                 events: vec![event],
                 more: false,
             })),
             status: 200,
-            answer: json!({"execution_id": "order-1", "more": false,
+            answer: json!({"execution_id": "order-1", "run": 1, "more": false,
                 "events": [{"seq": 2, "at_ms": 6, "type": "WorkflowStarted"}]}),
         },
         Exchange {

@@ -15,6 +15,8 @@ mod outdated;
 mod pooler;
 #[path = "../store/reads.rs"]
 mod reads;
+#[path = "../store/runs.rs"]
+mod runs;
 mod schema;
 mod sessions;
 mod snapshot;

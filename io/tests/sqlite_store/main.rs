@@ -11,5 +11,7 @@ mod kind;
 mod others;
 #[path = "../store/reads.rs"]
 mod reads;
+#[path = "../store/runs.rs"]
+mod runs;
 #[path = "../store/support.rs"]
 mod support;

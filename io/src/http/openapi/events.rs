@@ -10,7 +10,7 @@ const KINDS: &[Kind] = &[
     (
         "WorkflowCreated",
         "The execution exists. Always the first event.",
-        &["workflow", "version", "definition_hash", "input", "labels?", "cluster_id", "run"],
+        &["workflow", "version", "definition_hash", "input", "labels?", "cluster_id", "run", "parent?", "continued?"],
     ),
     ("WorkflowStarted", "The first decision.", &[]),
     (
@@ -47,7 +47,7 @@ const KINDS: &[Kind] = &[
     (
         "SignalReceived",
         "Somebody sent a signal. Its number is what the sender is told.",
-        &["signal", "payload", "signal_id?"],
+        &["signal", "payload", "signal_id?", "carried?"],
     ),
     (
         "UpdateAccepted",
@@ -61,6 +61,20 @@ const KINDS: &[Kind] = &[
         "A step of a handler failed for good; the execution ends as it would have.",
         &["handler", "error"],
     ),
+    (
+        "ChildScheduled",
+        "A child is to be started: an attempt of a step.",
+        &["step", "attempt", "child", "workflow", "version?", "input"],
+    ),
+    ("ChildStarted", "The child exists.", &["step", "attempt", "child", "version", "deadline_ms?"]),
+    ("ChildCompleted", "The child ended well; its output is the step's.", &["step", "attempt", "child", "output"]),
+    ("ChildFailed", "The child ended otherwise, or could not be started.", &["step", "attempt", "child", "error"]),
+    (
+        "ChildEndRequested",
+        "The child is to end: it is cancelled, or terminated.",
+        &["step", "child", "terminate", "timed_out"],
+    ),
+    ("ContinueSuggested", "The history is half as long as it may be: it is time to continue as new.", &["max"]),
     ("StaleResultIgnored", "A result that nothing waits for any more.", &["step", "token", "outcome"]),
     ("CancelRequested", "Somebody asked for the end.", &["reason?"]),
     (
@@ -88,6 +102,7 @@ const KINDS: &[Kind] = &[
     ("WorkflowCancelled", "The end: cancelled.", &["compensation?", "unconsumed?"]),
     ("WorkflowTimedOut", "The end: it took longer than the workflow's `timeout`.", &["compensation?", "unconsumed?"]),
     ("WorkflowTerminated", "The end: at once, without undoing anything.", &["unconsumed?"]),
+    ("WorkflowContinuedAsNew", "The end of a run: the next one has this input.", &["input", "next_run"]),
 ];
 
 /// What a field is, wherever it stands.
@@ -104,7 +119,15 @@ fn field(name: &str) -> Value {
             "Signals and updates that were taken in, and that nothing took before the end.",
         ),
         "labels" => named("Labels"),
-        "run" | "attempt" | "next_attempt" | "delay_ms" => count(),
+        "run" | "next_run" | "attempt" | "next_attempt" | "delay_ms" | "max" => count(),
+        "child" => named("ExecutionId"),
+        "terminate" | "timed_out" => boolean(),
+        "parent" => parent(),
+        "continued" => said(json!({"type": "object"}), "What the runs before left to this one."),
+        "carried" => said(
+            Object::answer("Where it stood.").with("run", count()).with("seq", count()).build(),
+            "It came to an earlier run, and nothing took it there.",
+        ),
         "redelivery" => said(boolean(), "Whether an earlier delivery of the same attempt may have run."),
         "token" => named("Token"),
         "worker_session" => named("SessionId"),
@@ -114,6 +137,15 @@ fn field(name: &str) -> Value {
         "step" => said(text(), "The step's id; `step[2]` of an item, `compensate:step` of what undoes it."),
         _ => text(),
     }
+}
+
+fn parent() -> Value {
+    Object::answer("Whose child it is.")
+        .with("execution_id", named("ExecutionId"))
+        .with("step", text())
+        .with("root", said(named("ExecutionId"), "The execution at the top."))
+        .with("depth", count())
+        .build()
 }
 
 fn unconsumed() -> Value {

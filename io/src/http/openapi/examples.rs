@@ -92,6 +92,7 @@ pub fn running() -> Value {
 pub fn history() -> Value {
     json!({
         "execution_id": "greeting-1",
+        "run": 1,
         "events": [
             {"seq": 2, "at_ms": 1_795_976_235_814_u64, "type": "WorkflowStarted"},
             {

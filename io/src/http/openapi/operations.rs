@@ -228,6 +228,7 @@ fn execution(resource: &Resource, verb: Verb) -> Operation {
             description: "Events in their order. Where `more` is true, ask again with `after_seq` = the last event's \
                           `seq`.",
             parameters: vec![
+                query("run", "Of this run; of the current one without it.", whole(1, u32::MAX.into())),
                 query("after_seq", "Events after this number.", default(whole(0, i64::MAX.unsigned_abs()), 0)),
                 query("limit", "At most so many events.", default(whole(1, HISTORY_LIMIT.into()), HISTORY_LIMIT)),
                 query("max_bytes", "At most about so many bytes of events.", {

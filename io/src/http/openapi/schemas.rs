@@ -242,7 +242,8 @@ fn executions() -> Schemas {
         (
             "Execution",
             item("An execution, with what it was given and what it gave.")
-                .with("run", count())
+                .with("run", said(count(), "The first is 1; continue-as-new begins the next one."))
+                .maybe("parent", named("Parent"))
                 .with("input", any())
                 .maybe("output", said(any(), "Once completed."))
                 .maybe("error", said(named("TaskError"), "Once failed."))
@@ -257,6 +258,13 @@ fn executions() -> Schemas {
                          1,000 of them in the order of the definition.",
                     ),
                 )
+                .build(),
+        ),
+        (
+            "Parent",
+            Object::answer("The execution that started this one as its child.")
+                .with("execution_id", named("ExecutionId"))
+                .with("step", said(text(), "The step of it that waits, or the item: `pay`, `ship[3]`."))
                 .build(),
         ),
         ("Waiting", waiting()),
@@ -286,6 +294,7 @@ fn executions() -> Schemas {
             "History",
             Object::answer("Events of an execution, in their order.")
                 .with("execution_id", named("ExecutionId"))
+                .with("run", said(count(), "The run whose history it is."))
                 .with("events", list(named("Event")))
                 .with("more", said(boolean(), "Ask for what follows with `after_seq` = the last event's `seq`."))
                 .build(),
@@ -304,7 +313,7 @@ fn message(what: &str, key: &str) -> Value {
 
 /// Fields stand where they mean something: those of an attempt with the first four reasons.
 fn waiting() -> Value {
-    let reasons = ["no_worker", "queued", "running", "retry", "sleep", "signal", "items", "server"];
+    let reasons = ["no_worker", "queued", "running", "retry", "sleep", "signal", "items", "child", "server"];
     Object::answer("A step that has begun and not ended, and what it waits for.")
         .with("step_id", text())
         .maybe(
@@ -316,7 +325,7 @@ fn waiting() -> Value {
                  handler.",
             ),
         )
-        .with("kind", one_of_texts(&["task", "sleep", "compute", "await", "for"]))
+        .with("kind", one_of_texts(&["task", "sleep", "compute", "await", "for", "workflow", "continue_as_new"]))
         .with("since_ms", said(named("Time"), "When it began to wait for this."))
         .with(
             "reason",
@@ -325,7 +334,7 @@ fn waiting() -> Value {
                 "`no_worker`: no worker that is alive offers the task in this version of its contract. `queued`: some \
                  do, and none has taken it so far. `running`: a worker has it. `retry`: an attempt failed, and the \
                  next one waits for its time. `sleep`: a timer runs. `signal`: no signal of that name has come. `items`: \
-                 items of the list are under way. `server`: the server goes on by itself.",
+                 items of the list are under way. `child`: another execution runs as a child of this one. `server`: the server goes on by itself.",
             ),
         )
         .maybe("task_name", text())
@@ -339,6 +348,7 @@ fn waiting() -> Value {
         .maybe("deadline_ms", said(named("Time"), "With `running`: when the attempt is given up."))
         .maybe("until_ms", said(named("Time"), "With `retry`, `sleep` and perhaps `signal`: when it goes on."))
         .maybe("signal", said(text(), "With `signal`: the signal's name."))
+        .maybe("execution_id", said(named("ExecutionId"), "With `child`: the child."))
         .maybe("items", said(count(), "With `items`: how many there are."))
         .maybe("ended", said(count(), "With `items`: how many of them have ended."))
         .build()
