@@ -5,6 +5,7 @@
 //! * `problem`: what is wrong, and where. `keywords`: those of JSON Schema.
 //! * `duration`: `1s`, `10m`, `1h30m`.
 //! * `hash`: the definition's hash over its semantic content.
+//! * `shape`: what a JSON Schema, or a literal, says of a value before there is one.
 //! * `whole`: whole numbers, however they are written.
 
 pub mod document;
@@ -15,6 +16,7 @@ mod keywords;
 mod nearest;
 mod problem;
 mod schema;
+mod shape;
 mod whole;
 
 pub use document::Checked;

@@ -367,6 +367,37 @@ warning: `requird` is no keyword of JSON Schema: it checks nothing
     assert_eq!(checked.warnings.len(), 1);
 }
 
+const READS: &str = "\
+name: W
+version: \"1\"
+input:
+  properties: {amount: {type: number}, lines: {items: {properties: {sku: {}}}}}
+  additionalProperties: false
+steps:
+  - id: one
+    compute: {total: \"${ input.amuont }\", a/b: [\"ä ${ input.lines[0].skuu }\"]}
+    when: ${ input.amount }
+result: ${ steps.one.output.totl }
+";
+
+#[test]
+fn what_cannot_be_read_is_told_where_it_is_written() {
+    assert_eq!(places(READS, Format::Yaml), [(8, 32), (9, 14), (10, 29)]);
+    let open = READS.replace("  additionalProperties: false\n", "");
+    let checked = examine(&open, Format::Yaml);
+    assert_eq!(checked.warnings.iter().map(|warning| warning.location).collect::<Vec<_>>(), [at(7, 32), at(7, 70)]);
+    let report = check(READS, Format::Yaml).expect_err("it has problems").render("w.yaml", READS);
+    let expected = "\
+error: `${ input.amuont }`: its schema allows no field `amuont` in `input`
+ --> w.yaml:8:32
+  |
+8 |     compute: {total: \"${ input.amuont }\", a/b: [\"ä ${ input.lines[0].skuu }\"]}
+  |                                ^^^^^^
+  = did you mean `amount`?
+";
+    assert!(report.starts_with(expected), "{report}");
+}
+
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
