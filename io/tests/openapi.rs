@@ -7,12 +7,13 @@ use api::{STRICT, codes, problem, problems, response, template, validator};
 use hyper::Method;
 use orbit_core::api::response::{
     Accepted, Assignment, Cancels, Deployed, ExecutionItem, ExecutionView, Executions, Health, History, Leader, Polled,
-    Ready, Registered, Reply, ResultOutcome, Started, WorkerView, Workers, WorkflowItem, WorkflowView, Workflows,
+    Ready, Registered, Reply, ResultOutcome, SessionView, Started, WorkerView, Workers, WorkflowItem, WorkflowView,
+    Workflows,
 };
 use orbit_core::api::{ApiError, ErrorCode, Response};
 use orbit_core::definition::{LocatedProblem, Location, Problem};
 use orbit_core::execution::event::{Event, Json, Recorded, ResultKind, TaskError};
-use orbit_core::execution::waiting::{Attempt, Reason, Waiting, WaitingKind};
+use orbit_core::execution::waiting::{Attempt, Keeper, Reason, Waiting, WaitingKind};
 use orbit_core::id::{ClusterId, Run, Seq, SessionId, Term, Token};
 use orbit_core::store::append::Status;
 use orbit_core::time::ClusterMs;
@@ -367,6 +368,12 @@ fn waiting() -> Vec<Waiting> {
                 attempt: attempt(full),
                 worker_id: "w".into(),
                 deadline_ms: full.then_some(ClusterMs(1)),
+                keeper: Keeper {
+                    session_id: full.then_some(SessionId(Uuid::nil())),
+                    silent_ms: full.then_some(1),
+                    offered_again_ms: full.then_some(ClusterMs(1)),
+                    registered_again_ms: full.then_some(ClusterMs(1)),
+                },
             },
             Reason::Retry { attempt: attempt(full), until_ms: ClusterMs(1) },
             Reason::Sleep { until_ms: ClusterMs(1) },
@@ -439,6 +446,12 @@ fn replies() -> Vec<(Response, &'static [&'static str])> {
     let mut all = Vec::new();
     for full in [true, false] {
         let contract = orbit_core::api::request::Contract { task_name: "t".into(), contract_version: "1".into() };
+        let session = SessionView {
+            session_id: SessionId(Uuid::nil()),
+            registered_ms: ClusterMs(1),
+            last_seen_ms: ClusterMs(2),
+            holding: 1,
+        };
         let worker = WorkerView {
             worker_id: "w".into(),
             runtime: "rust".into(),
@@ -447,6 +460,7 @@ fn replies() -> Vec<(Response, &'static [&'static str])> {
             last_seen_ms: ClusterMs(1),
             sessions: 1,
             holding: 0,
+            open_sessions: if full { vec![session] } else { vec![] },
         };
         let health = Health {
             status: "ok".into(),

@@ -62,7 +62,7 @@ impl<M: Mutants> Node<M> {
 
     /// An execution, with what it waits for.
     pub(super) fn view(&self, definition: &Definition, state: &State) -> ExecutionView {
-        view::of_state(state, waiting(definition, state, &self.sessions))
+        view::of_state(state, waiting(definition, state, &self.alive()))
     }
 
     pub(super) fn get_history(

@@ -6,6 +6,7 @@ mod election;
 mod found;
 mod life;
 mod memory;
+mod registry;
 mod trouble;
 mod waiting;
 mod workers;
