@@ -43,7 +43,9 @@ const RETRY_FIELDS: &[&str] = &["max_attempts", "initial", "factor", "max", "jit
 /// The steps of a definition, complete if no problem was found.
 pub(super) fn read(path: &str, value: &Value, result: Option<&Template>, problems: &mut Problems) -> Option<Vec<Step>> {
     let Value::Array(items) = value else {
-        problems.add(path, format!("must be a list of steps, not {}", kind(value)), || "write `- id: …` lines".into());
+        problems.add(path, format!("must be a list of steps, not {}", kind(value)), || {
+            "write `- id: …` lines, with a space behind each `-`".into()
+        });
         return None;
     };
     if items.is_empty() {
