@@ -7,8 +7,8 @@ use api::{STRICT, codes, problem, problems, response, template, validator};
 use hyper::Method;
 use orbit_core::api::response::{
     Accepted, Assignment, Cancels, Deployed, ExecutionItem, ExecutionView, Executions, Health, History, Leader,
-    ParentView, Polled, Queried, Ready, Registered, Reply, ResultOutcome, Signalled, Started, Updated, WorkerView,
-    Workers, WorkflowItem, WorkflowView, Workflows,
+    ParentView, Polled, Queried, Ready, Registered, Reply, ResultOutcome, SessionView, Signalled, Started, Updated,
+    WorkerView, Workers, WorkflowItem, WorkflowView, Workflows,
 };
 use orbit_core::api::{ApiError, ErrorCode, Response};
 use orbit_core::definition::{LocatedProblem, Location, Problem};
@@ -16,7 +16,7 @@ use orbit_core::execution::event::{
     AbortReason, Carried, CompensationOutcome, Continued, Event, Json, Parent, Recorded, ResultKind, TaskError,
     Unconsumed,
 };
-use orbit_core::execution::waiting::{Attempt, Reason, Waiting, WaitingKind};
+use orbit_core::execution::waiting::{Attempt, Keeper, Reason, Waiting, WaitingKind};
 use orbit_core::id::{ClusterId, Run, Seq, SessionId, Term, Token};
 use orbit_core::store::append::Status;
 use orbit_core::time::ClusterMs;
@@ -459,6 +459,12 @@ fn waiting() -> Vec<Waiting> {
                 attempt: attempt(full),
                 worker_id: "w".into(),
                 deadline_ms: full.then_some(ClusterMs(1)),
+                keeper: Keeper {
+                    session_id: full.then_some(SessionId(Uuid::nil())),
+                    silent_ms: full.then_some(1),
+                    offered_again_ms: full.then_some(ClusterMs(1)),
+                    registered_again_ms: full.then_some(ClusterMs(1)),
+                },
             },
             Reason::Retry { attempt: attempt(full), until_ms: ClusterMs(1) },
             Reason::Sleep { until_ms: ClusterMs(1) },
@@ -548,6 +554,12 @@ fn replies() -> Vec<(Response, &'static [&'static str])> {
     let mut all = Vec::new();
     for full in [true, false] {
         let contract = orbit_core::api::request::Contract { task_name: "t".into(), contract_version: "1".into() };
+        let session = SessionView {
+            session_id: SessionId(Uuid::nil()),
+            registered_ms: ClusterMs(1),
+            last_seen_ms: ClusterMs(2),
+            holding: 1,
+        };
         let worker = WorkerView {
             worker_id: "w".into(),
             runtime: "rust".into(),
@@ -556,6 +568,7 @@ fn replies() -> Vec<(Response, &'static [&'static str])> {
             last_seen_ms: ClusterMs(1),
             sessions: 1,
             holding: 0,
+            open_sessions: if full { vec![session] } else { vec![] },
         };
         let health = Health {
             status: "ok".into(),

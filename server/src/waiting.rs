@@ -33,7 +33,8 @@ pub fn sentence(waiting: &Waiting) -> String {
         "running" => {
             let worker = worker_id.as_deref().unwrap_or("a worker");
             let deadline = waiting.deadline_ms.map(|at| format!(", and is given up at {}", time(at)));
-            format!("{count} is with worker {worker} since {since}{}{failed}", deadline.unwrap_or_default())
+            let deadline = deadline.unwrap_or_default();
+            format!("{count} is with worker {worker} since {since}{deadline}{}{failed}", keeper(waiting, worker))
         }
         "retry" => format!("{count} begins at {until}{failed}"),
         "sleep" => format!("sleeps until {until}"),
@@ -56,10 +57,44 @@ pub fn advice(waiting: &Waiting) -> String {
         "queued" => {
             "its workers are busy, or do not poll: wait, start more of them, or let each run more at once".into()
         }
-        "running" => "wait; `orbit workers list` tells when its worker was heard of last".into(),
+        "running" if waiting.registered_again_ms.is_some() => {
+            "wait until then; workers that run beside each other need ids of their own".into()
+        }
+        "running" => match waiting.offered_again_ms {
+            Some(at) => format!("wait; if that worker is gone, the task is offered again at {}", time(at)),
+            None => "wait".into(),
+        },
         "retry" => "mend what the error names before then, or wait".into(),
         "server" => "wait a moment; if it stays so, look at the server's log and its database".into(),
         _ => "wait".into(),
+    }
+}
+
+/// What is known of the worker that has it.
+fn keeper(waiting: &Waiting, worker: &str) -> String {
+    let again = waiting.offered_again_ms.map(time);
+    let session = match (&waiting.session_id, waiting.silent_ms, &again) {
+        (Some(session), Some(silent), _) => format!(", session {session}, last heard from {} ago", age(silent)),
+        (None, _, Some(again)) => {
+            format!(", and no worker has named it since the server started: it is offered again at {again}")
+        }
+        _ => String::new(),
+    };
+    let restarted = match (waiting.registered_again_ms.map(time), &again) {
+        (Some(at), Some(again)) => format!(
+            "; {worker} has registered again since, at {at}: if it was restarted, the task is offered again at {again}"
+        ),
+        _ => String::new(),
+    };
+    session + &restarted
+}
+
+/// A short time, for people.
+fn age(ms: u64) -> String {
+    match ms {
+        0..10_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
+        10_000..120_000 => format!("{} s", ms / 1000),
+        _ => format!("{} min", ms / 60_000),
     }
 }
 
@@ -110,7 +145,27 @@ mod tests {
                 json!({"reason": "running", "attempt": 2, "worker_id": "w", "deadline_ms": 1000, "last_error": declined}),
                 "attempt 2 of 5 is with worker w since 1970-01-01 00:00:00.000Z, and is given up at 1970-01-01 \
                  00:00:01.000Z; attempt 1 failed: DECLINED: card declined",
-                "heard of last",
+                "wait",
+            ),
+            (
+                json!({"reason": "running", "attempt": 1, "worker_id": "w", "session_id": "5-4", "silent_ms": 1234,
+                    "offered_again_ms": 30_000}),
+                "attempt 1 of 5 is with worker w since 1970-01-01 00:00:00.000Z, session 5-4, last heard from 1.2 s ago",
+                "if that worker is gone, the task is offered again at 1970-01-01 00:00:30.000Z",
+            ),
+            (
+                json!({"reason": "running", "attempt": 1, "worker_id": "w", "session_id": "5-4", "silent_ms": 12_345,
+                    "offered_again_ms": 30_000, "registered_again_ms": 5_000}),
+                "attempt 1 of 5 is with worker w since 1970-01-01 00:00:00.000Z, session 5-4, last heard from 12 s ago; w \
+                 has registered again since, at 1970-01-01 00:00:05.000Z: if it was restarted, the task is offered again \
+                 at 1970-01-01 00:00:30.000Z",
+                "wait until then",
+            ),
+            (
+                json!({"reason": "running", "attempt": 1, "worker_id": "w", "offered_again_ms": 30_000}),
+                "attempt 1 of 5 is with worker w since 1970-01-01 00:00:00.000Z, and no worker has named it since the \
+                 server started: it is offered again at 1970-01-01 00:00:30.000Z",
+                "wait; if that worker is gone",
             ),
             (
                 json!({"reason": "retry", "attempt": 2, "until_ms": 1000, "last_error": {"code": "DECLINED"}}),

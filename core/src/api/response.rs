@@ -304,6 +304,20 @@ pub struct WorkerView {
     pub sessions: u32,
     /// Tasks that they hold.
     pub holding: u32,
+    /// Those sessions, in the order in which they registered: several processes under one id, or one that was restarted
+    /// and whose earlier session is not lost yet.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub open_sessions: Vec<SessionView>,
+}
+
+/// A worker session that is alive.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionView {
+    pub session_id: SessionId,
+    pub registered_ms: ClusterMs,
+    pub last_seen_ms: ClusterMs,
+    /// Tasks that it holds.
+    pub holding: u32,
 }
 
 /// `/v1/health` (reference, "Health fields").

@@ -6,6 +6,7 @@
 //! * [`step`]: the model of a step. [`unit`]: what the keys of units in a history name.
 //! * `duration`: `1s`, `10m`, `1h30m`.
 //! * `hash`: the definition's hash over its semantic content.
+//! * `shape`: what a JSON Schema, or a literal, says of a value before there is one.
 //! * `whole`: whole numbers, however they are written.
 
 pub mod document;
@@ -16,6 +17,7 @@ mod keywords;
 mod nearest;
 mod problem;
 mod schema;
+mod shape;
 pub mod step;
 pub mod unit;
 mod whole;

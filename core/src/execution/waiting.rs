@@ -4,7 +4,7 @@ use crate::api::request::Contract;
 use crate::definition::{Definition, StepKind, TaskStep, UnitPath};
 use crate::execution::event::TaskError;
 use crate::execution::state::{State, Unit, UnitStatus};
-use crate::id::{ContractVersion, ExecutionId, SignalName, StepId, TaskName, UnitKey, WorkerId};
+use crate::id::{ContractVersion, ExecutionId, SessionId, SignalName, StepId, TaskName, Token, UnitKey, WorkerId};
 use crate::time::ClusterMs;
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +64,8 @@ pub enum Reason {
         /// When it is given up, where the step has a `timeout`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline_ms: Option<ClusterMs>,
+        #[serde(flatten)]
+        keeper: Keeper,
     },
     /// An attempt failed, and the next one (which `attempt` counts) waits for its time.
     Retry {
@@ -101,12 +103,31 @@ pub struct Attempt {
     pub last_error: Option<TaskError>,
 }
 
-/// What the workers that are alive offer.
+/// Who has an attempt, as far as this server knows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Keeper {
+    /// The session that has it; none where the server has started since, and no worker has named the attempt yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
+    /// For how long, in milliseconds, that session has not been heard from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent_ms: Option<u64>,
+    /// When the attempt is offered again, unless its worker is heard from before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offered_again_ms: Option<ClusterMs>,
+    /// When its worker id registered again since, last: a worker that was restarted does, and does not know of the attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registered_again_ms: Option<ClusterMs>,
+}
+
+/// What the workers that are alive offer, and what they have.
 pub trait Offers {
     /// How many sessions offer this contract.
     fn sessions(&self, contract: &Contract) -> u32;
     /// The versions in which this task is offered.
     fn versions(&self, task: &TaskName) -> Vec<ContractVersion>;
+    /// Who has this delivery, which was handed to this worker.
+    fn keeper(&self, token: &Token, worker: &WorkerId) -> Keeper;
 }
 
 /// What `state` waits for: one entry for each step that has begun and not ended, at most [`MAX_WAITING`].
@@ -130,7 +151,7 @@ pub fn waiting(definition: &Definition, state: &State, offers: &dyn Offers) -> V
 fn of_unit(definition: &Definition, state: &State, key: &UnitKey, unit: &Unit, offers: &dyn Offers) -> Option<Waiting> {
     let step = definition.step_of(key)?;
     let (kind, reason) = match definition.task_of(key) {
-        Some(task) => (WaitingKind::Task, of_task(task, unit, offers)),
+        Some(task) => (WaitingKind::Task, of_task(state, task, unit, offers)),
         None => {
             let kind = match &step.kind {
                 StepKind::Sleep(_) => WaitingKind::Sleep,
@@ -147,7 +168,7 @@ fn of_unit(definition: &Definition, state: &State, key: &UnitKey, unit: &Unit, o
     Some(Waiting { step_id: step.id.clone(), unit: part, kind, since_ms: unit.since, reason })
 }
 
-fn of_task(task: &TaskStep, unit: &Unit, offers: &dyn Offers) -> Reason {
+fn of_task(state: &State, task: &TaskStep, unit: &Unit, offers: &dyn Offers) -> Reason {
     let attempt = |attempt: u32| Attempt {
         task_name: task.task.clone(),
         contract_version: task.contract_version.clone(),
@@ -164,8 +185,15 @@ fn of_task(task: &TaskStep, unit: &Unit, offers: &dyn Offers) -> Reason {
                 sessions => Reason::Queued { attempt, sessions },
             }
         }
-        UnitStatus::Dispatched { worker, deadline, .. } => {
-            Reason::Running { attempt: attempt(unit.attempt), worker_id: worker.clone(), deadline_ms: *deadline }
+        UnitStatus::Dispatched { token, worker, deadline, .. } => {
+            let token = Token { execution: state.identity.execution_id.clone(), id: *token };
+            let keeper = offers.keeper(&token, worker);
+            Reason::Running {
+                attempt: attempt(unit.attempt),
+                worker_id: worker.clone(),
+                deadline_ms: *deadline,
+                keeper,
+            }
         }
         UnitStatus::Retrying { next_attempt, fire_at } => {
             Reason::Retry { attempt: attempt(*next_attempt), until_ms: *fire_at }
@@ -207,6 +235,10 @@ mod tests {
         }
         fn versions(&self, task: &TaskName) -> Vec<ContractVersion> {
             self.0.iter().filter(|(name, ..)| *name == task.as_str()).map(|(_, version, _)| (*version).into()).collect()
+        }
+        fn keeper(&self, kept: &Token, worker: &WorkerId) -> Keeper {
+            assert_eq!((kept, worker.as_str()), (&token(), "w"));
+            Keeper { silent_ms: Some(12), ..Keeper::default() }
         }
     }
 
@@ -287,7 +319,7 @@ mod tests {
         let running = seen(vec![event(5, scheduled(1)), event(7, dispatched(1))], &[]);
         let expected = json!([{"step_id": "charge", "kind": "task", "since_ms": 7, "reason": "running",
             "task_name": "payments.charge", "contract_version": "1", "attempt": 1, "max_attempts": 5,
-            "worker_id": "w", "deadline_ms": 900}]);
+            "worker_id": "w", "deadline_ms": 900, "silent_ms": 12}]);
         assert_eq!(running, expected);
         let retry = Event::RetryScheduled {
             step: "charge".into(),

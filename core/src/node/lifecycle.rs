@@ -279,6 +279,7 @@ impl<M: Mutants> Node<M> {
             return;
         }
         self.phase = Phase::Serving { fence, cluster_id };
+        self.begin_registry();
         let recovery_ms = u64::try_from(self.now.mono.since(since).as_millis()).unwrap_or(u64::MAX);
         self.log(LogEvent::Recovered {
             executions: self.active,
@@ -387,6 +388,8 @@ impl<M: Mutants> Node<M> {
             Phase::Serving { fence, cluster_id } => {
                 self.log(LogEvent::Stopping);
                 self.phase = Phase::Stopping { fence, cluster_id, until };
+                let see = self.seen_now();
+                self.save_seen(see);
             }
             Phase::Recovering { fence, .. } => {
                 self.log(LogEvent::Stopping);

@@ -10,6 +10,7 @@
 //! * `family`: parents and children, which begin and end together.
 //! * `draft`: what one execution wants written next; `commit`: the batch, and what follows from its outcome.
 //! * `trouble`: what the log says of a store that fails.
+//! * `registry`: who registered here, for people.
 //! * `claim`: tasks from the queue for waiting polls; `queue`: what waits in it, for people.
 
 mod ask;
@@ -28,6 +29,7 @@ pub mod log;
 mod probe;
 mod queue;
 mod read;
+mod registry;
 mod request;
 mod slot;
 mod trouble;
@@ -90,6 +92,8 @@ pub enum Timer {
     Session,
     /// A delivery from before a restart is given up.
     Orphan,
+    /// The registry of workers is brought up to date.
+    Registry,
     /// A long poll ends.
     Poll,
     /// A wait or another request ends.
@@ -148,6 +152,7 @@ pub struct Node<M: Mutants = NoMutants> {
     claims: claim::Claims,
     troubles: trouble::Troubles,
     queue: queue::Queue,
+    registry: registry::Registry,
 
     sessions: Sessions,
     attempts: Attempts,
@@ -183,6 +188,7 @@ pub(crate) enum Purpose {
     Due,
     Read(RequestId),
     SaveWorker,
+    KeepWorkers,
 }
 
 impl Purpose {
@@ -236,6 +242,7 @@ impl<M: Mutants> Node<M> {
             claims: claim::Claims::default(),
             troubles: trouble::Troubles::default(),
             queue: queue::Queue::default(),
+            registry: registry::Registry::default(),
             sessions: Sessions::new(config.session_timeout),
             attempts: Attempts::default(),
             polls: Polls::default(),
@@ -297,6 +304,7 @@ impl<M: Mutants> Node<M> {
             (self.next_sweep(), Timer::Strays),
             (self.sessions.next_silence(), Timer::Session),
             (self.attempts.next_given_up(), Timer::Orphan),
+            (self.next_registry(), Timer::Registry),
             (self.polls.next_deadline(), Timer::Poll),
             (self.request_deadlines.first().map(|(at, _)| *at), Timer::Request),
             (self.resume, Timer::Resume),
@@ -330,6 +338,7 @@ impl<M: Mutants> Node<M> {
             self.wake_executions();
             self.expire_sessions();
             self.give_up_orphans();
+            self.keep_registry_when_due();
         }
         self.expire_polls();
         self.expire_requests();
@@ -399,6 +408,7 @@ impl<M: Mutants> Node<M> {
             Purpose::Due => self.on_due(outcome),
             Purpose::Read(request) => self.on_read(request, outcome),
             Purpose::SaveWorker => {}
+            Purpose::KeepWorkers => self.on_registry_kept(),
         }
     }
 

@@ -60,7 +60,7 @@ impl<M: Mutants> Node<M> {
 
     /// An execution, with what it waits for.
     pub(super) fn view(&self, definition: &Definition, state: &State) -> ExecutionView {
-        view::of_state(state, waiting(definition, state, &self.sessions))
+        view::of_state(state, waiting(definition, state, &self.alive()))
     }
 
     pub(super) fn on_read(&mut self, id: RequestId, outcome: Result<Verdict, Failure>) {

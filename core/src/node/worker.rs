@@ -5,16 +5,15 @@ use super::{Connection, LogEvent, Node, Purpose, RequestId};
 use crate::api::error::{ApiError, ErrorCode};
 use crate::api::request::{Contract, Poll, Register, ReportForm, TaskResult};
 use crate::api::response::{
-    Accepted, Assignment, Cancels, Polled, Registered, Reply, Response, ResultOutcome, WorkerView, Workers,
+    Accepted, Assignment, Cancels, Polled, Registered, Reply, Response, ResultOutcome, SessionView, WorkerView, Workers,
 };
 use crate::execution::event::Json;
 use crate::execution::state::UnitStatus;
 use crate::id::{SessionId, StepId, Token};
 use crate::mutant::{Mutant, Mutants};
 use crate::node::slot::{Slot, Work};
-use crate::store::statement::{PutWorker, WorkerRow};
+use crate::store::statement::{PutWorker, SeeWorkers, WorkerRow};
 use crate::store::transaction::Transaction;
-use crate::time::ClusterMs;
 use crate::worker::attempt::{Holder, Orphaned};
 use crate::worker::session::Held;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,6 +51,7 @@ impl<M: Mutants> Node<M> {
         let pairs = contracts.iter().map(|c| (c.task_name.clone(), c.contract_version.clone())).collect();
         self.sessions.open(self.now.mono, session, worker_id.clone(), contracts.into_iter().collect());
         // The registry is for people: nobody waits for it.
+        self.count_registration();
         let worker = WorkerRow { worker_id, runtime, sdk, contracts: pairs, last_seen_ms: self.cluster_now() };
         self.send(Connection::Requests, Transaction::SaveWorker(PutWorker { worker }), Purpose::SaveWorker);
         let millis = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
@@ -76,6 +76,7 @@ impl<M: Mutants> Node<M> {
             return self.answer(id, unknown_session(session));
         };
         self.log(LogEvent::WorkerUnregistered { worker_id: worker_id.clone() });
+        self.save_seen(SeeWorkers { seen: BTreeMap::from([(worker_id.clone(), self.cluster_now())]) });
         self.close_session(session, format!("worker `{worker_id}` unregistered"));
         self.answer(id, Response::ok(Reply::Unregistered));
     }
@@ -303,12 +304,16 @@ impl<M: Mutants> Node<M> {
 
     /// Sessions that have been silent for their time: what they held is delivered again.
     pub(super) fn expire_sessions(&mut self) {
+        let mut seen = BTreeMap::new();
         while let Some(session) = self.sessions.silent(self.now.mono) {
             let known = self.sessions.get(session).expect("listed as silent");
+            // The earliest goes first, so that of one worker's sessions the latest word counts.
+            seen.insert(known.worker_id.clone(), self.alive().at(known.last_contact()));
             let (worker_id, holding) = (known.worker_id.clone(), known.held.len() as u64);
             self.log(LogEvent::WorkerLost { worker_id: worker_id.clone(), session, holding });
             self.close_session(session, format!("worker `{worker_id}` stopped responding"));
         }
+        self.save_seen(SeeWorkers { seen });
     }
 
     fn close_session(&mut self, session: SessionId, reason: String) {
@@ -356,16 +361,16 @@ impl<M: Mutants> Node<M> {
 
     /// The registry, with what is alive here.
     pub(super) fn workers(&self, rows: Vec<WorkerRow>) -> Response {
-        let mut alive: BTreeMap<&str, (u32, u32, ClusterMs)> = BTreeMap::new();
-        for (_, session) in self.sessions.iter() {
-            let (sessions, holding, seen) = alive.entry(session.worker_id.as_str()).or_default();
-            *sessions += 1;
-            *holding += u32::try_from(session.held.len()).unwrap_or(u32::MAX);
-            let silent = i64::try_from(self.now.mono.since(session.last_contact()).as_millis()).unwrap_or(i64::MAX);
-            *seen = (*seen).max(ClusterMs(self.cluster_now().0.saturating_sub(silent)));
-        }
+        let alive = self.alive();
         let workers = rows.into_iter().map(|row| {
-            let (sessions, holding, seen) = alive.get(row.worker_id.as_str()).copied().unwrap_or_default();
+            let sessions = self.sessions.of_worker(&row.worker_id).map(|(session_id, session)| SessionView {
+                session_id,
+                registered_ms: alive.at(session.opened()),
+                last_seen_ms: alive.at(session.last_contact()),
+                holding: u32::try_from(session.held.len()).unwrap_or(u32::MAX),
+            });
+            let open_sessions: Vec<SessionView> = sessions.collect();
+            let seen = open_sessions.iter().map(|session| session.last_seen_ms).max();
             let contract = |(task_name, contract_version)| Contract { task_name, contract_version };
             let contracts: BTreeSet<Contract> = row.contracts.into_iter().map(contract).collect();
             WorkerView {
@@ -373,10 +378,11 @@ impl<M: Mutants> Node<M> {
                 runtime: row.runtime,
                 sdk: row.sdk,
                 contracts: contracts.into_iter().collect(),
-                // The row is written when it registers; its sessions know when they heard of it last.
-                last_seen_ms: row.last_seen_ms.max(seen),
-                sessions,
-                holding,
+                // The row is written now and then; its sessions know when they heard from it last.
+                last_seen_ms: row.last_seen_ms.max(seen.unwrap_or_default()),
+                sessions: u32::try_from(open_sessions.len()).unwrap_or(u32::MAX),
+                holding: open_sessions.iter().map(|session| session.holding).sum(),
+                open_sessions,
             }
         });
         Response::ok(Reply::Workers(Workers { workers: workers.collect() }))

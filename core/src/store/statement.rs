@@ -15,6 +15,7 @@ use crate::store::append::{Append, Appended, Fence, MemberFacts, OwnerRow, Statu
 use crate::time::{ClusterMs, WallMs};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 /// A statement that gives rows of a known type.
@@ -100,6 +101,10 @@ statements! {
     ReadHistory => HistoryPage,
     /// Writes the registry row of a worker.
     PutWorker => (),
+    /// Writes when workers were seen last.
+    SeeWorkers => u64,
+    /// Removes the registry rows of workers that have been gone for long.
+    ForgetWorkers => u64,
     /// Reads the registry of workers.
     ReadWorkers => Vec<WorkerRow>,
 }
@@ -416,6 +421,22 @@ pub struct WorkerRow {
     pub last_seen_ms: ClusterMs,
 }
 
+/// See [`Statement::SeeWorkers`]: of each of these, where its row says an earlier time. No row is made, and one that others
+/// hold stays as it is. Gives how many were written.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SeeWorkers {
+    pub seen: BTreeMap<WorkerId, ClusterMs>,
+}
+
+/// See [`Statement::ForgetWorkers`]: of the workers that are not `there`, those that were seen last before `before`, and all
+/// but the `keep` that were seen last (by time, then by id). Rows that others hold stay. Gives how many went.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ForgetWorkers {
+    pub there: BTreeSet<WorkerId>,
+    pub before: ClusterMs,
+    pub keep: u32,
+}
+
 /// See [`Statement::ReadWorkers`]: all of them, by id.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReadWorkers;
@@ -427,5 +448,6 @@ writes! {
     TakeLock: false, ReadFence: false, RaiseFence: true, RequeueClaims: true, RequeueStrays: true, ClearHolder: true, Append: true, ClaimTasks: true, LockFence: true,
     LookForGroups: false,
     PutDefinition: true, ReadDefinitions: false, ReadHistories: false, ReadDue: false, ReadTotals: false,
-    ReadSummary: false, ListSummaries: false, ReadHistory: false, PutWorker: true, ReadWorkers: false,
+    ReadSummary: false, ListSummaries: false, ReadHistory: false, PutWorker: true, SeeWorkers: true,
+    ForgetWorkers: true, ReadWorkers: false,
 }

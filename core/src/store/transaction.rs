@@ -42,6 +42,8 @@ pub enum Transaction {
     History(ReadHistory),
     /// Writes the registry row of a worker.
     SaveWorker(PutWorker),
+    /// Writes when workers were seen, and forgets those that have been gone for long.
+    KeepWorkers(KeepWorkers),
     /// Reads the registry of workers.
     Workers,
 }
@@ -51,6 +53,14 @@ pub enum Transaction {
 pub struct Campaign {
     pub incarnation: Incarnation,
     pub holder: Holder,
+}
+
+/// See [`Transaction::KeepWorkers`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeepWorkers {
+    pub see: SeeWorkers,
+    /// None where only that is to be written.
+    pub forget: Option<ForgetWorkers>,
 }
 
 /// What a transaction gave.
@@ -74,6 +84,8 @@ pub enum Verdict {
     Summaries(Vec<SummaryRow>),
     History(HistoryPage),
     SaveWorker,
+    /// How many workers are forgotten.
+    KeepWorkers(u64),
     Workers(Vec<WorkerRow>),
 }
 
@@ -134,6 +146,7 @@ impl Transaction {
             Transaction::Summaries(_) => "summaries",
             Transaction::History(_) => "history",
             Transaction::SaveWorker(_) => "save_worker",
+            Transaction::KeepWorkers(_) => "keep_workers",
             Transaction::Workers => "workers",
         }
     }
@@ -149,6 +162,7 @@ impl Transaction {
                 | Transaction::Sweep(_)
                 | Transaction::Deploy(_)
                 | Transaction::SaveWorker(_)
+                | Transaction::KeepWorkers(_)
         )
     }
 
@@ -170,6 +184,10 @@ impl Transaction {
             Transaction::Summaries(read) => Step::Last(vec![read.clone().into()]),
             Transaction::History(read) => Step::Last(vec![read.clone().into()]),
             Transaction::SaveWorker(put) => Step::Last(vec![put.clone().into()]),
+            Transaction::KeepWorkers(keep) => {
+                let see = Statement::from(keep.see.clone());
+                Step::Last(std::iter::once(see).chain(keep.forget.clone().map(Statement::from)).collect())
+            }
             Transaction::Workers => Step::Last(vec![ReadWorkers.into()]),
         }
     }
@@ -200,6 +218,9 @@ impl Transaction {
             Transaction::Summaries(_) => Verdict::Summaries(ListSummaries::of(last()).clone()),
             Transaction::History(_) => Verdict::History(ReadHistory::of(last()).clone()),
             Transaction::SaveWorker(_) => Verdict::SaveWorker,
+            Transaction::KeepWorkers(keep) => {
+                Verdict::KeepWorkers(keep.forget.as_ref().map_or(0, |_| *ForgetWorkers::of(last())))
+            }
             Transaction::Workers => Verdict::Workers(ReadWorkers::of(last()).clone()),
         }
     }

@@ -1,7 +1,6 @@
 //! Worker sessions. In memory alone: after a restart workers register again (reference, "Clients and workers").
 
 use crate::api::request::Contract;
-use crate::execution::waiting::Offers;
 use crate::id::{ContractVersion, SessionId, TaskName, Token, WorkerId};
 use crate::node::RequestId;
 use crate::time::Mono;
@@ -21,6 +20,8 @@ pub struct Sessions {
     /// How many sessions registered each contract.
     offered: BTreeMap<Contract, u32>,
     by_id: BTreeMap<SessionId, Session>,
+    /// The sessions of each worker id, in the order in which they registered.
+    by_worker: BTreeMap<WorkerId, BTreeSet<(Mono, SessionId)>>,
     /// When each session falls silent, earliest first.
     silence: BTreeSet<(Mono, SessionId)>,
     /// Which session a recent answer went to.
@@ -39,6 +40,7 @@ pub struct Session {
     /// Tokens to stop working on, not told yet.
     pub cancels: BTreeSet<Token>,
     answers: VecDeque<(RequestId, Vec<Token>)>,
+    opened: Mono,
     last_contact: Mono,
 }
 
@@ -54,6 +56,11 @@ pub struct Held {
 }
 
 impl Session {
+    /// When it registered.
+    pub fn opened(&self) -> Mono {
+        self.opened
+    }
+
     /// When its worker was heard of last.
     pub fn last_contact(&self) -> Mono {
         self.last_contact
@@ -68,6 +75,7 @@ impl Sessions {
             contracts: 0,
             offered: BTreeMap::new(),
             by_id: BTreeMap::new(),
+            by_worker: BTreeMap::new(),
             silence: BTreeSet::new(),
             answers: BTreeMap::new(),
         }
@@ -88,12 +96,25 @@ impl Sessions {
         self.contracts
     }
 
+    /// How many sessions offer this contract.
+    pub fn offering(&self, contract: &Contract) -> u32 {
+        self.offered.get(contract).copied().unwrap_or(0)
+    }
+
+    /// The versions in which this task is offered.
+    pub fn versions(&self, task: &TaskName) -> Vec<ContractVersion> {
+        let first = Contract { task_name: task.clone(), contract_version: "".into() };
+        let of_task = self.offered.range(first..).take_while(|(contract, _)| contract.task_name == *task);
+        of_task.map(|(contract, _)| contract.contract_version.clone()).collect()
+    }
+
     /// Opens a session.
     pub fn open(&mut self, now: Mono, id: SessionId, worker_id: WorkerId, contracts: BTreeSet<Contract>) {
         self.contracts += contracts.len() as u64;
         for contract in &contracts {
             *self.offered.entry(contract.clone()).or_default() += 1;
         }
+        self.by_worker.entry(worker_id.clone()).or_default().insert((now, id));
         let session = Session {
             worker_id,
             contracts: Arc::new(contracts),
@@ -101,6 +122,7 @@ impl Sessions {
             held: BTreeMap::new(),
             cancels: BTreeSet::new(),
             answers: VecDeque::new(),
+            opened: now,
             last_contact: now,
         };
         self.silence.insert((now + self.timeout, id));
@@ -122,6 +144,17 @@ impl Sessions {
         self.by_id.iter().map(|(id, session)| (*id, session))
     }
 
+    /// The sessions of a worker id, in the order in which they registered.
+    pub fn of_worker(&self, worker: &WorkerId) -> impl DoubleEndedIterator<Item = (SessionId, &Session)> {
+        let ids = self.by_worker.get(worker).into_iter().flatten();
+        ids.map(|(_, id)| (*id, self.by_id.get(id).expect("listed while it is open")))
+    }
+
+    /// When a session is lost, unless something is heard of it before.
+    pub fn lost_at(&self, session: &Session) -> Mono {
+        session.last_contact + self.timeout
+    }
+
     /// Hears of a session; `None` if there is none of that id.
     pub fn touch(&mut self, now: Mono, id: SessionId) -> Option<&mut Session> {
         let session = self.by_id.get_mut(&id)?;
@@ -141,6 +174,11 @@ impl Sessions {
             if *sessions == 0 {
                 self.offered.remove(contract);
             }
+        }
+        let of_worker = self.by_worker.get_mut(&session.worker_id).expect("listed when the session was opened");
+        of_worker.remove(&(session.opened, id));
+        if of_worker.is_empty() {
+            self.by_worker.remove(&session.worker_id);
         }
         self.silence.remove(&(session.last_contact + self.timeout, id));
         for (request, _) in &session.answers {
@@ -181,18 +219,6 @@ impl Sessions {
     }
 }
 
-impl Offers for Sessions {
-    fn sessions(&self, contract: &Contract) -> u32 {
-        self.offered.get(contract).copied().unwrap_or(0)
-    }
-
-    fn versions(&self, task: &TaskName) -> Vec<ContractVersion> {
-        let first = Contract { task_name: task.clone(), contract_version: "".into() };
-        let of_task = self.offered.range(first..).take_while(|(contract, _)| contract.task_name == *task);
-        of_task.map(|(contract, _)| contract.contract_version.clone()).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,13 +252,36 @@ mod tests {
         sessions.open(at(0), ids[1], "v".into(), [contract("a", "2"), contract("ab", "1")].into());
         let offered = |sessions: &Sessions| {
             let versions: Vec<String> = sessions.versions(&"a".into()).iter().map(ToString::to_string).collect();
-            (sessions.sessions(&contract("a", "1")), sessions.sessions(&contract("a", "2")), versions.join(","))
+            (sessions.offering(&contract("a", "1")), sessions.offering(&contract("a", "2")), versions.join(","))
         };
         assert_eq!(offered(&sessions), (1, 2, "1,2".to_owned()));
         sessions.close(ids[0]);
         assert_eq!(offered(&sessions), (0, 1, "2".to_owned()));
         sessions.close(ids[1]);
         assert_eq!(offered(&sessions), (0, 0, String::new()));
+    }
+
+    #[test]
+    fn the_sessions_of_a_worker_id_are_told_in_the_order_in_which_they_registered() {
+        let mut sessions = Sessions::new(Duration::from_millis(100));
+        let ids = [3, 1, 2].map(|n| SessionId(Uuid::from_u128(n)));
+        for (at_ms, id) in [(5, ids[0]), (7, ids[1])] {
+            sessions.open(at(at_ms), id, "w".into(), BTreeSet::new());
+        }
+        sessions.open(at(6), ids[2], "v".into(), BTreeSet::new());
+        sessions.touch(at(50), ids[0]);
+        let of = |sessions: &Sessions, worker: &str| -> Vec<_> {
+            sessions
+                .of_worker(&worker.into())
+                .map(|(id, known)| (id, known.opened(), sessions.lost_at(known)))
+                .collect()
+        };
+        assert_eq!(of(&sessions, "w"), [(ids[0], at(5), at(150)), (ids[1], at(7), at(107))]);
+        sessions.close(ids[0]);
+        assert_eq!(of(&sessions, "w"), [(ids[1], at(7), at(107))]);
+        sessions.close(ids[1]);
+        assert_eq!(of(&sessions, "w"), []);
+        assert_eq!(of(&sessions, "v").len(), 1);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod found;
 mod life;
 mod memory;
 mod messages;
+mod registry;
 mod trouble;
 mod waiting;
 mod workers;

@@ -244,7 +244,10 @@ fn an_execution_whose_decisions_the_database_refuses_is_set_aside_and_not_tried_
     bench.pass(Duration::from_secs(3605));
     let mut appends = 0;
     while let Some((call, transaction)) = bench.held.pop_front() {
-        let Transaction::Append(append) = &transaction else { panic!("an append, not {transaction:?}") };
+        let Transaction::Append(append) = &transaction else {
+            assert_eq!(transaction.name(), "keep_workers");
+            continue;
+        };
         appends += 1;
         assert!(appends < 10, "the same is refused again and again");
         let refused = GroupOutcome::Rejected(Rejection::Refused { message: "too big".into() });

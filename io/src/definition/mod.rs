@@ -5,6 +5,7 @@
 //! rounded, too deep nesting), and the places of everything in it.
 
 mod json;
+mod mistakes;
 mod report;
 mod schema;
 mod written;

@@ -32,7 +32,9 @@ impl CheckError {
         let mut report = String::new();
         match self {
             CheckError::Syntax(error) => {
-                entry(&mut report, "error", name, &lines, (&error.message, ""), error.location);
+                // What would be right stands at the end.
+                let words = error.message.rsplit_once("; ").unwrap_or((&error.message, ""));
+                entry(&mut report, "error", name, &lines, words, error.location);
             }
             CheckError::Problems(problems) => {
                 for LocatedProblem { problem, location } in problems {

@@ -2,7 +2,7 @@
 //!
 //! Only what JSON has comes out. Spellings that YAML versions read differently (`yes`, `0755`, `1_000`) are texts.
 
-use super::{Document, Location, Parts, Spot, SyntaxError, Written, too_deep, too_large};
+use super::{Document, Location, Parts, Spot, SyntaxError, Written, mistakes, too_deep, too_large};
 use orbit_core::definition::MAX_DEPTH;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
@@ -15,6 +15,9 @@ use std::fmt;
 /// level takes some 20 kB: too much for the stack of any thread that may call this. The depth is bounded, so this is
 /// enough.
 const STACK_BYTES: usize = 16 << 20;
+
+/// Values of one document, each reference counted as what it stands for.
+const MAX_NODES: usize = 250_000;
 
 pub(super) fn parse(text: &str) -> Result<Document, SyntaxError> {
     std::thread::scope(|scope| {
@@ -36,6 +39,7 @@ fn parse_here(text: &str) -> Result<Document, SyntaxError> {
             max_depth: MAX_DEPTH + 1,
             flow_nesting_limit: MAX_DEPTH + 1,
             max_documents: 1,
+            max_nodes: MAX_NODES,
         },
         duplicate_keys: DuplicateKeyPolicy::Error,
         strict_booleans: true,
@@ -205,15 +209,20 @@ impl Reader<'_> {
 
 /// A key, which must be a text.
 fn key_text(key: Node, at: Option<Location>) -> Result<String, SyntaxError> {
-    let found = match key {
-        Node::Text(text) => return Ok(text),
+    let found = match &key {
+        Node::Text(text) => return Ok(text.clone()),
         Node::Null => "null".to_owned(),
         Node::Bool(value) => value.to_string(),
         Node::Number(number) => number.to_string(),
         Node::List(_) => "a list".to_owned(),
         Node::Object(_) => "an object".to_owned(),
     };
-    let message = format!("a key must be a text, and this one is {found}; write it in quotes if a text is meant");
+    let message = if matches!(key, Node::Object(_)) {
+        "a key must be a text, and this one is an object; an expression is written `${ input.x }`, in quotes inside braces"
+            .to_owned()
+    } else {
+        format!("a key must be a text, and this one is {found}; write it in quotes if a text is meant")
+    };
     Err(SyntaxError { location: at, message })
 }
 
@@ -232,18 +241,34 @@ fn explain(error: &Error, text: &str) -> SyntaxError {
         }
         Error::NonFiniteFloat { .. } => "JSON has no infinity and no NaN; write a number, or a text in quotes".into(),
         other if other.to_string().contains("recursion limit") => return too_deep(place),
+        Error::Budget { breach: BudgetBreach::Nodes { .. } | BudgetBreach::Events { .. }, .. } => too_many(),
+        Error::Budget { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. } => {
+            "the document is too large, what `*` stands for counted each time; split it, or write less of it".into()
+        }
         other => {
             let message = without_place(&other.to_string());
-            let line = place.and_then(|place| text.lines().nth(place.line.saturating_sub(1)));
-            match line.filter(|line| has_bare_expression(line)) {
-                Some(_) => {
-                    format!("{message}; put an expression inside `{{…}}` or `[…]` in quotes: `\"${{ input.x }}\"`")
-                }
-                None => message,
+            let Some(place) = place else { return SyntaxError { location: None, message } };
+            let line = text.lines().nth(place.line.saturating_sub(1)).unwrap_or_default();
+            if message.contains("budget breached") {
+                return SyntaxError { location: Some(place), message: too_many() };
+            }
+            if has_bare_expression(line) && !message.contains("trailing content") {
+                "an expression inside `{…}` or `[…]` stands in quotes; write `\"${ input.x }\"`".into()
+            } else {
+                let (place, message) = mistakes::explain(&message, place, text).unwrap_or((place, message));
+                return SyntaxError { location: Some(place), message };
             }
         }
     };
     SyntaxError { location: place, message }
+}
+
+/// What is said of a document with too much in it.
+fn too_many() -> String {
+    format!("the document has more than {MAX_NODES} values, those that `*` stands for counted each time; split it")
 }
 
 /// Whether an expression stands in a line without quotes, where YAML takes its braces for an object's.

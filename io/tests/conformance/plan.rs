@@ -2,11 +2,11 @@
 //! so that most appends follow the last event, and some do not.
 
 use orbit_core::execution::event::Labels;
-use orbit_core::id::{CallKey, Epoch, ExecutionId, GroupId, Incarnation, Run, Seq, TaskId};
+use orbit_core::id::{CallKey, Epoch, ExecutionId, GroupId, Incarnation, Run, Seq, TaskId, WorkerId};
 use orbit_core::store::append::*;
 use orbit_core::store::outcome::Reply;
 use orbit_core::store::statement::*;
-use orbit_core::store::transaction::{Campaign, Transaction, Verdict};
+use orbit_core::store::transaction::{Campaign, KeepWorkers, Transaction, Verdict};
 use orbit_core::time::{ClusterMs, WallMs};
 use orbit_sim::store::{Change, Commit, ModelStore};
 use proptest::prelude::*;
@@ -31,6 +31,7 @@ pub enum Step {
     Summaries(PlannedFilter),
     History(u8, u64, u32, u32),
     SaveWorker(u8, u8),
+    KeepWorkers(u8, i64, Option<(u8, i64, u32)>),
     Workers,
     /// The file is closed and opened.
     Reopen,
@@ -149,6 +150,7 @@ pub fn step() -> impl Strategy<Value = Step> {
         3 => filter.prop_map(Step::Summaries),
         2 => (small.clone(), 0..6u64, 0..5u32, 0..80u32).prop_map(|(e, a, l, b)| Step::History(e, a, l, b)),
         1 => (0..3u8, small).prop_map(|(w, c)| Step::SaveWorker(w, c)),
+        1 => (0..8u8, 0..12i64, prop::option::of((0..8u8, 0..8i64, 0..3u32))).prop_map(|(w, a, f)| Step::KeepWorkers(w, a, f)),
         1 => Just(Step::Workers),
         1 => Just(Step::Reopen),
     ]
@@ -280,6 +282,19 @@ impl Planned {
                     last_seen_ms: ClusterMs(i64::from(what)),
                 },
             }),
+            Step::KeepWorkers(which, at, forget) => {
+                let workers = |which: u8| {
+                    let picked = (0..3).filter(move |who| which >> who & 1 == 1);
+                    picked.map(|who: i64| (WorkerId::from(format!("worker-{who}").as_str()), who))
+                };
+                let seen = workers(which).map(|(id, who)| (id, ClusterMs(at + who)));
+                let forget = forget.map(|(there, before, keep)| ForgetWorkers {
+                    there: workers(there).map(|(id, _)| id).collect(),
+                    before: ClusterMs(before),
+                    keep,
+                });
+                Transaction::KeepWorkers(KeepWorkers { see: SeeWorkers { seen: seen.collect() }, forget })
+            }
             Step::Workers => Transaction::Workers,
             Step::Reopen => return None,
         })
@@ -453,6 +468,8 @@ pub const KINDS: &[&str] = &[
     "loaded",
     "loaded after its end",
     "workers",
+    "workers seen",
+    "workers forgotten",
     "queued contracts",
 ];
 
@@ -471,6 +488,8 @@ pub fn kinds(reply: &Reply<Verdict>, commit: &Commit) -> Vec<&'static str> {
             Change::FenceRaised { .. } => "fence raised",
             Change::HolderCleared { .. } => "holder cleared",
             Change::Defined { .. } | Change::WorkerSaved => "saved",
+            Change::WorkersSeen { .. } => "workers seen",
+            Change::WorkersForgotten { .. } => "workers forgotten",
         })
         .collect();
     let Reply::Done(verdict) = reply else { panic!("the model does not fail: {reply:?}") };

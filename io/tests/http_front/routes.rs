@@ -299,6 +299,7 @@ fn about_workers() -> Vec<Exchange> {
         last_seen_ms: ClusterMs(9),
         sessions: 1,
         holding: 2,
+        open_sessions: vec![],
     };
     let token = token("order-1").to_string();
     vec![

@@ -6,7 +6,9 @@ use orbit_core::id::{Incarnation, Seq, Term};
 use orbit_core::node::Connection;
 use orbit_core::store::append::*;
 use orbit_core::store::outcome::{FailureKind, Reply};
-use orbit_core::store::transaction::{Transaction, Verdict};
+use orbit_core::store::statement::{ForgetWorkers, PutWorker, SeeWorkers, WorkerRow};
+use orbit_core::store::transaction::{KeepWorkers, Transaction, Verdict};
+use orbit_core::time::ClusterMs;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
@@ -255,4 +257,31 @@ fn a_definition_that_another_stores_meanwhile_is_found_and_not_stored_twice() {
     late.commit().unwrap();
     assert_eq!(store.next_reply().1, Reply::Done(Verdict::Deploy(PutResult::Created)), "it was its own first sending");
     assert_eq!(store.done(Connection::Requests, put(2)), Verdict::Deploy(PutResult::Unchanged));
+}
+
+#[test]
+fn a_worker_whose_row_another_holds_or_has_just_written_is_neither_waited_for_nor_forgotten() {
+    let mut store = Running::fresh();
+    let row = |id: &str, seen| WorkerRow {
+        worker_id: id.into(),
+        runtime: "rust".into(),
+        sdk: None,
+        contracts: vec![],
+        last_seen_ms: ClusterMs(seen),
+    };
+    for id in ["a", "b", "c"] {
+        store.done(Connection::Requests, Transaction::SaveWorker(PutWorker { worker: row(id, 1) }));
+    }
+    let mut other = other(&store);
+    let mut held = other.transaction().unwrap();
+    held.execute("UPDATE orbit_workers SET last_seen_ms = 9 WHERE worker_id = 'b'", &[]).unwrap();
+    let see = |at: i64| SeeWorkers { seen: ["a", "b"].map(|id| (id.into(), ClusterMs(at))).into() };
+    let forget = ForgetWorkers { there: Default::default(), before: ClusterMs(2), keep: 10 };
+    let keep = Transaction::KeepWorkers(KeepWorkers { see: see(5), forget: Some(forget.clone()) });
+    assert_eq!(store.done(Connection::Requests, keep), Verdict::KeepWorkers(1), "of `c` alone");
+    held.commit().unwrap();
+    let keep = Transaction::KeepWorkers(KeepWorkers { see: see(7), forget: Some(forget) });
+    assert_eq!(store.done(Connection::Requests, keep), Verdict::KeepWorkers(0));
+    let rows = store.done(Connection::Requests, Transaction::Workers);
+    assert_eq!(rows, Verdict::Workers(vec![row("a", 7), row("b", 9)]));
 }

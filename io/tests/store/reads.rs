@@ -6,7 +6,7 @@ use orbit_core::id::{CallKey, Seq};
 use orbit_core::node::Connection;
 use orbit_core::store::append::*;
 use orbit_core::store::statement::*;
-use orbit_core::store::transaction::{Transaction, Verdict};
+use orbit_core::store::transaction::{KeepWorkers, Transaction, Verdict};
 use orbit_core::time::ClusterMs;
 use serde_json::json;
 use uuid::Uuid;
@@ -245,6 +245,46 @@ fn workers_are_kept_by_id_with_what_they_said_last() {
     }
     let found = store.done(Connection::Requests, Transaction::Workers);
     assert_eq!(found, Verdict::Workers(vec![worker("a", 1), worker("b", 2)]));
+}
+
+#[test]
+fn workers_are_seen_later_and_never_earlier_and_those_long_gone_are_forgotten() {
+    let mut store = Running::fresh();
+    let row = |id: &str, seen| WorkerRow {
+        worker_id: id.into(),
+        runtime: "rust".into(),
+        sdk: None,
+        contracts: vec![("pay".into(), "1".into())],
+        last_seen_ms: ClusterMs(seen),
+    };
+    for put in ["a", "b", "c", "d", "e"].map(|id| row(id, 10)) {
+        store.done(Connection::Requests, Transaction::SaveWorker(PutWorker { worker: put }));
+    }
+    let mut keep = |seen: &[(&str, i64)], forget: Option<(&[&str], i64, u32)>| {
+        let seen = seen.iter().map(|(id, at)| ((*id).into(), ClusterMs(*at))).collect();
+        let forget = forget.map(|(there, before, keep)| ForgetWorkers {
+            there: there.iter().map(|id| (*id).into()).collect(),
+            before: ClusterMs(before),
+            keep,
+        });
+        let keep = KeepWorkers { see: SeeWorkers { seen }, forget };
+        let Verdict::KeepWorkers(gone) = store.done(Connection::Requests, Transaction::KeepWorkers(keep)) else {
+            panic!("how many are forgotten")
+        };
+        let Verdict::Workers(rows) = store.done(Connection::Requests, Transaction::Workers) else { panic!("rows") };
+        (gone, rows)
+    };
+    // Nobody is made who never registered, and nobody's time goes back.
+    let expected = vec![row("a", 10), row("b", 20), row("c", 10), row("d", 30), row("e", 15)];
+    assert_eq!(keep(&[("a", 5), ("b", 20), ("d", 30), ("e", 15), ("nobody", 40)], None), (0, expected));
+    // By age, after what the same transaction says.
+    let expected = vec![row("b", 20), row("c", 16), row("d", 30), row("e", 15)];
+    assert_eq!(keep(&[("c", 16)], Some((&[], 15, 10))), (1, expected));
+    // By number, those seen last stay.
+    let expected = vec![row("b", 20), row("d", 30), row("e", 15)];
+    assert_eq!(keep(&[], Some((&["e"], 18, 2))), (1, expected), "one that is there stays and does not count");
+    assert_eq!(keep(&[], Some((&[], 0, 2))), (1, vec![row("b", 20), row("d", 30)]));
+    assert_eq!(keep(&[("b", 30)], Some((&[], 0, 1))), (1, vec![row("b", 30)]), "at the same time, the first by id");
 }
 
 #[test]

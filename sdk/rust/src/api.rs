@@ -216,6 +216,18 @@ pub struct Waiting {
     /// When a running attempt is given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<i64>,
+    /// The session that has it, where the server knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// For how long that session has not been heard from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent_ms: Option<u64>,
+    /// When it is offered again, unless its worker is heard from before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offered_again_ms: Option<i64>,
+    /// When its worker id registered again since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registered_again_ms: Option<i64>,
     /// When it goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_ms: Option<i64>,
@@ -307,6 +319,19 @@ pub struct WorkerInfo {
     pub sessions: u32,
     /// Tasks that they hold.
     #[serde(default)]
+    pub holding: u32,
+    /// Those sessions, in the order in which they registered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub open_sessions: Vec<SessionInfo>,
+}
+
+/// A worker session that is alive.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionInfo {
+    pub session_id: String,
+    pub registered_ms: i64,
+    pub last_seen_ms: i64,
+    /// Tasks that it holds.
     pub holding: u32,
 }
 

@@ -20,19 +20,24 @@ async fn list(arguments: ListWorkersArgs) -> Result<(), Failure> {
         &workers,
         |one| one.worker_id.as_str(),
         || {
-            let mut table = Table::new(&["WORKER", "RUNTIME", "SDK", "SESSIONS", "HOLDING", "LAST SEEN", "TASKS"]);
+            let titles = ["WORKER", "SESSION", "HOLDING", "REGISTERED", "LAST SEEN", "RUNTIME", "SDK", "TASKS"];
+            let mut table = Table::new(&titles);
             for one in &workers {
                 let tasks: Vec<String> =
                     one.contracts.iter().map(|c| format!("{}@{}", c.task_name, c.contract_version)).collect();
-                table.row(vec![
-                    one.worker_id.clone(),
-                    one.runtime.clone(),
-                    one.sdk.clone().unwrap_or_default(),
-                    one.sessions.to_string(),
-                    one.holding.to_string(),
-                    output::time(one.last_seen_ms),
-                    tasks.join(" "),
-                ]);
+                let mut row = |session: &str, holding: u32, registered: String, seen: i64| {
+                    let sdk = one.sdk.clone().unwrap_or_default();
+                    let (holding, seen) = (holding.to_string(), output::time(seen));
+                    let (worker, runtime) = (one.worker_id.clone(), one.runtime.clone());
+                    table.row(vec![worker, session.into(), holding, registered, seen, runtime, sdk, tasks.join(" ")]);
+                };
+                for session in &one.open_sessions {
+                    let registered = output::time(session.registered_ms);
+                    row(&session.session_id, session.holding, registered, session.last_seen_ms);
+                }
+                if one.open_sessions.is_empty() {
+                    row(if one.sessions == 0 { "gone" } else { "alive" }, one.holding, String::new(), one.last_seen_ms);
+                }
             }
             table
         },

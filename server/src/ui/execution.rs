@@ -133,7 +133,8 @@ fn waits(view: &ExecutionView) -> Option<Html> {
         // The sentences are made of what the API says, as for the command line.
         let told: orbit_sdk::Waiting = serde_json::from_value(serde_json::to_value(one).ok()?).ok()?;
         let (what, advice) = (waiting::sentence(&told), waiting::advice(&told));
-        Some(html!("<li title=\"{}\"><span class=\"id\">{}</span>: {}</li>", advice, told.step_id, what))
+        let advice = html!("<div class=\"quiet small\">→ {}</div>", advice);
+        Some(html!("<li><span class=\"id\">{}</span>: {}{}</li>", told.step_id, what, advice))
     };
     let sentences: Html = view.waiting.iter().take(MAX_WAITS).filter_map(sentence).collect();
     let more = view.waiting.len().saturating_sub(MAX_WAITS);

@@ -3,7 +3,7 @@
 use super::html::{Html, html};
 use super::page::{Page, Tab};
 use super::{Pages, Trouble, other, value};
-use orbit_core::api::response::WorkerView;
+use orbit_core::api::response::{SessionView, WorkerView};
 use orbit_core::api::{Reply, Request};
 
 pub async fn page(pages: &Pages) -> Result<Page, Trouble> {
@@ -18,19 +18,30 @@ pub async fn page(pages: &Pages) -> Result<Page, Trouble> {
     } else {
         html!(
             "<div class=\"card scroll\"><table><thead><tr><th>Worker</th><th>State</th><th class=\"number\">Tasks held</th>\
-             <th>Runtime</th><th>Last seen (UTC)</th><th>Runs</th></tr></thead><tbody>{}</tbody></table></div>",
-            workers.iter().map(row).collect::<Html>()
+             <th>Runtime</th><th>Registered (UTC)</th><th>Last seen (UTC)</th><th>Runs</th></tr></thead><tbody>{}</tbody></table></div>",
+            workers.iter().flat_map(rows).collect::<Html>()
         )
     };
     let body = html!("<h1>Workers</h1>{}", body);
     Ok(Page { title: "Workers".into(), tab: Some(Tab::Workers), refresh: None, body })
 }
 
-fn row(worker: &WorkerView) -> Html {
-    let state = match worker.sessions {
-        0 => html!("<span class=\"badge\">gone</span>"),
-        1 => html!("<span class=\"badge yes\">alive</span>"),
-        several => html!("<span class=\"badge yes\">alive</span> <span class=\"quiet\">×{}</span>", several),
+/// A row for each session; one for a worker that is gone.
+fn rows(worker: &WorkerView) -> Vec<Html> {
+    if worker.open_sessions.is_empty() {
+        return vec![row(worker, None)];
+    }
+    worker.open_sessions.iter().map(|session| row(worker, Some(session))).collect()
+}
+
+fn row(worker: &WorkerView, session: Option<&SessionView>) -> Html {
+    let (state, holding, registered, seen) = match session {
+        None => (html!("<span class=\"badge\">gone</span>"), worker.holding, None, worker.last_seen_ms),
+        Some(session) => {
+            let id = session.session_id.to_string();
+            let state = html!("<span class=\"badge yes\">alive</span> <span class=\"id quiet small\">{}</span>", id);
+            (state, session.holding, Some(value::moment(session.registered_ms)), session.last_seen_ms)
+        }
     };
     let contracts = worker.contracts.iter().map(|contract| {
         let (task, version) = (contract.task_name.as_str(), contract.contract_version.as_str());
@@ -39,13 +50,14 @@ fn row(worker: &WorkerView) -> Html {
     let sdk = worker.sdk.as_ref().map(|sdk| html!(" <span class=\"quiet\">{}</span>", sdk));
     html!(
         "<tr><td class=\"id\">{}</td><td class=\"nowrap\">{}</td><td class=\"number\">{}</td><td>{}{}</td><td>{}</td>\
-         <td>{}</td></tr>",
+         <td>{}</td><td>{}</td></tr>",
         worker.worker_id.as_str(),
         state,
-        worker.holding,
+        holding,
         worker.runtime,
         sdk,
-        value::moment(worker.last_seen_ms),
+        registered,
+        value::moment(seen),
         contracts.collect::<Html>()
     )
 }

@@ -36,7 +36,10 @@ impl FenceCheck {
                     self.may_write(*fence)?;
                 }
                 Change::HolderCleared { fence } | Change::Swept { fence, .. } => self.may_write(*fence)?,
-                Change::Requeued { .. } | Change::WorkerSaved => {}
+                Change::Requeued { .. }
+                | Change::WorkerSaved
+                | Change::WorkersSeen { .. }
+                | Change::WorkersForgotten { .. } => {}
             }
         }
         Ok(())

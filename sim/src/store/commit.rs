@@ -32,4 +32,8 @@ pub enum Change {
     Defined { fence: Fence, definition: DefinitionRow },
     /// A worker's registry row was written.
     WorkerSaved,
+    /// When workers were seen was written in so many registry rows.
+    WorkersSeen { workers: u64 },
+    /// So many registry rows were removed.
+    WorkersForgotten { workers: u64 },
 }

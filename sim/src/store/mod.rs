@@ -186,6 +186,8 @@ fn run_statement(tables: &mut Tables, clock: ClusterMs, statement: Statement, co
             write::put_worker(tables, s, commit);
             Rows::PutWorker(())
         }
+        Statement::SeeWorkers(s) => Rows::SeeWorkers(write::see_workers(tables, &s, commit)),
+        Statement::ForgetWorkers(s) => Rows::ForgetWorkers(write::forget_workers(tables, &s, commit)),
         other => unreachable!("{} is no statement on the tables that changes something", other.name()),
     }
 }

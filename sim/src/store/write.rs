@@ -2,12 +2,14 @@
 
 use super::commit::{Change, Commit};
 use super::tables::{DefinitionEntry, Tables, TaskEntry};
-use orbit_core::id::{ContractVersion, TaskId, TaskName, Term};
+use orbit_core::id::{ContractVersion, TaskId, TaskName, Term, WorkerId};
 use orbit_core::store::append::{Fence, TaskState};
 use orbit_core::store::statement::{
-    ClaimTasks, ClaimedTask, ClearHolder, PutDefinition, PutResult, PutWorker, RaiseFence, RequeueClaims, RequeueStrays,
+    ClaimTasks, ClaimedTask, ClearHolder, ForgetWorkers, PutDefinition, PutResult, PutWorker, RaiseFence,
+    RequeueClaims, RequeueStrays, SeeWorkers, WorkerRow,
 };
 use orbit_core::time::ClusterMs;
+use std::collections::BTreeSet;
 
 pub fn raise_fence(tables: &mut Tables, statement: RaiseFence, commit: &mut Commit) -> Option<Term> {
     let before = tables.cluster.fence;
@@ -165,4 +167,42 @@ pub fn put_definition(tables: &mut Tables, statement: PutDefinition, commit: &mu
 pub fn put_worker(tables: &mut Tables, statement: PutWorker, commit: &mut Commit) {
     commit.changes.push(Change::WorkerSaved);
     tables.workers.insert(statement.worker.worker_id.clone(), statement.worker);
+}
+
+pub fn see_workers(tables: &mut Tables, statement: &SeeWorkers, commit: &mut Commit) -> u64 {
+    let mut workers = 0;
+    for (id, at) in &statement.seen {
+        if let Some(row) = tables.workers.get_mut(id).filter(|row| row.last_seen_ms < *at) {
+            row.last_seen_ms = *at;
+            workers += 1;
+        }
+    }
+    if workers > 0 {
+        commit.changes.push(Change::WorkersSeen { workers });
+    }
+    workers
+}
+
+pub fn forget_workers(tables: &mut Tables, statement: &ForgetWorkers, commit: &mut Commit) -> u64 {
+    let gone = to_forget(statement, tables.workers.values());
+    for id in &gone {
+        tables.workers.remove(id);
+    }
+    let workers = gone.len() as u64;
+    if workers > 0 {
+        commit.changes.push(Change::WorkersForgotten { workers });
+    }
+    workers
+}
+
+/// Which of these workers are to be forgotten, by id.
+pub fn to_forget<'r>(statement: &ForgetWorkers, rows: impl Iterator<Item = &'r WorkerRow>) -> BTreeSet<WorkerId> {
+    let rows = rows.filter(|row| !statement.there.contains(&row.worker_id));
+    let mut rows: Vec<_> = rows.map(|row| (std::cmp::Reverse(row.last_seen_ms), row.worker_id.clone())).collect();
+    rows.sort();
+    let rows = rows.into_iter().enumerate();
+    let goes = |(place, (seen, _)): &(usize, (std::cmp::Reverse<ClusterMs>, WorkerId))| {
+        seen.0 < statement.before || *place >= statement.keep as usize
+    };
+    rows.filter(goes).map(|(_, (_, id))| id).collect()
 }

@@ -27,9 +27,16 @@ impl<'d> Fields<'d> {
         match value {
             Value::Object(object) => Some(Fields { object, path: path.to_owned(), what }),
             other => {
-                problems.add(path, format!("{what} must be an object with fields, not {}", kind(other)), || {
-                    "write `field: value` lines".into()
-                });
+                problems.add(
+                    path,
+                    format!("{what} must be an object with fields, not {}", kind(other)),
+                    || match other {
+                        Value::String(text) if text.contains(':') => {
+                            "write `field: value` lines, with a space behind each `:`".into()
+                        }
+                        _ => "write `field: value` lines".into(),
+                    },
+                );
                 None
             }
         }

@@ -10,6 +10,7 @@ mod constructs;
 mod fields;
 mod graph;
 mod places;
+mod reads;
 mod retry;
 mod signals;
 mod steps;
@@ -58,6 +59,8 @@ struct Problems {
     found: Vec<Problem>,
     more: usize,
     warnings: Vec<Problem>,
+    /// The templates that were read, with their paths.
+    templates: Vec<(String, Template)>,
 }
 
 impl Problems {
@@ -72,16 +75,29 @@ impl Problems {
         }
     }
 
-    fn none(&self) -> bool {
-        self.found.is_empty()
-    }
-
-    fn into_list(mut self) -> Vec<Problem> {
+    /// The definition, if there is no problem.
+    fn or_definition(mut self, definition: Option<Definition>) -> Result<Definition, Vec<Problem>> {
+        if let (Some(definition), true) = (definition, self.found.is_empty()) {
+            return Ok(definition);
+        }
         if self.more > 0 {
             let message = format!("there are {} more problems", self.more);
             self.found.push(Problem { path: String::new(), offset: None, message, hint: "correct these first".into() });
         }
-        self.found
+        Err(self.found)
+    }
+
+    /// Tells what is allowed and hardly meant.
+    fn warn(&mut self, spot: Spot, message: String, hint: impl FnOnce() -> String) {
+        if self.warnings.len() < MAX_PROBLEMS {
+            let Spot { path, offset } = spot;
+            self.warnings.push(Problem { path, offset, message, hint: hint() });
+        }
+    }
+
+    /// Whether nothing more is told.
+    fn full(&self) -> bool {
+        self.found.len() >= MAX_PROBLEMS && self.warnings.len() >= MAX_PROBLEMS
     }
 }
 
@@ -95,20 +111,20 @@ pub(super) fn join(pointer: &str, part: &str) -> String {
 impl Definition {
     /// Reads a document whose schemas were checked when it was deployed.
     pub fn from_document(document: &Value) -> Result<Definition, Vec<Problem>> {
-        Definition::check(document, &AnySchema).definition
+        let mut problems = Problems::default();
+        let definition = read(document, &AnySchema, &mut problems);
+        problems.or_definition(definition)
     }
 
     /// Checks a parsed document. Every problem is reported, not just the first.
     pub fn check(document: &Value, schemas: &dyn SchemaCheck) -> Checked {
         let mut problems = Problems::default();
         let definition = read(document, schemas, &mut problems);
+        // Only when deployed: what a later version of Orbit finds here must not take a deployed definition away.
+        reads::check(document, &mut problems);
         let mut warnings = std::mem::take(&mut problems.warnings);
         warnings.truncate(MAX_PROBLEMS);
-        let definition = match definition {
-            Some(definition) if problems.none() => Ok(definition),
-            _ => Err(problems.into_list()),
-        };
-        Checked { definition, warnings }
+        Checked { definition: problems.or_definition(definition), warnings }
     }
 }
 
@@ -242,6 +258,7 @@ fn problems_of_template(path: &str, value: &Value, sees: Sees, problems: &mut Pr
                 let message = format!("`{}` is not there in this place", name.as_str());
                 problems.add(spot.under(path), message, || format!("it is there {} alone", name.place()));
             }
+            problems.templates.push((path.to_owned(), template.clone()));
             right.then_some(template)
         }
         Err(errors) => {

@@ -79,8 +79,9 @@ impl Block<'_> {
     pub(super) fn read(&self, value: &Value, problems: &mut Problems) -> Steps {
         let (path, what) = (&self.path, self.what);
         let Value::Array(items) = value else {
-            problems
-                .add(path, format!("must be a list of steps, not {}", kind(value)), || "write `- id: …` lines".into());
+            problems.add(path, format!("must be a list of steps, not {}", kind(value)), || {
+                "write `- id: …` lines, with a space behind each `-`".into()
+            });
             return Steps::none();
         };
         if items.is_empty() {

@@ -26,7 +26,8 @@ use super::problem::Spot;
 use crate::execution::event::Json;
 use crate::id::{ExecutionId, Run, StepId, Version, WorkflowName};
 use engine::{Budget, Failure, Program};
-use scan::{Access, Path, Root, Scan};
+use scan::Scan;
+pub(super) use scan::{Access, Literal, Path, Root};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -143,7 +144,7 @@ impl Refusal {
     }
 }
 
-enum Node {
+pub(super) enum Node {
     /// No expression in it.
     Constant(Value),
     /// A text that is one expression.
@@ -154,16 +155,20 @@ enum Node {
     Object(Vec<(String, Node)>),
 }
 
-enum Piece {
+pub(super) enum Piece {
     Text(String),
     Expression(Source),
 }
 
 /// A compiled expression.
-struct Source {
+pub(super) struct Source {
     /// As written, with its `${` and `}`.
     text: String,
+    /// The byte of the template's text at which the expression begins, behind `${`.
+    start: usize,
     paths: Vec<Path>,
+    literal: Option<Literal>,
+    careful: bool,
     /// None where the expression is just its one path.
     program: Option<Program>,
 }
@@ -211,6 +216,11 @@ impl Template {
     /// The names that it reads and that are there in some places alone, each with a place.
     pub(super) fn locals(&self) -> &Locals {
         &self.compiled.locals
+    }
+
+    /// What the template is made of.
+    pub(super) fn node(&self) -> &Node {
+        &self.compiled.node
     }
 
     /// The value, where no expression is in it.
@@ -350,7 +360,7 @@ impl Compiler {
                 pieces.push(Piece::Text(std::mem::take(&mut plain)));
             }
             let written = &rest[at..at + 2 + end + 1];
-            match self.expression(&inner[..end], written, &spot) {
+            match self.expression(&inner[..end], written, before, &spot) {
                 Ok(source) => pieces.push(Piece::Expression(source)),
                 Err(Refusal { message, at }) => self.error(spot(at), written, message),
             }
@@ -376,13 +386,19 @@ impl Compiler {
     }
 
     /// Compiles an expression; `spot` is where a byte of it stands.
-    fn expression(&mut self, source: &str, written: &str, spot: &dyn Fn(usize) -> Spot) -> Result<Source, Refusal> {
+    fn expression(
+        &mut self,
+        source: &str,
+        written: &str,
+        start: usize,
+        spot: &dyn Fn(usize) -> Spot,
+    ) -> Result<Source, Refusal> {
         self.expressions += 1;
         if self.expressions == MAX_EXPRESSIONS + 1 {
             let message = format!("is one more than the {MAX_EXPRESSIONS} expressions that one value may have");
             return Err(Refusal::new(0, message));
         }
-        let Scan { paths, only_path, source } = scan::scan(source)?;
+        let Scan { paths, only_path, literal, careful, source } = scan::scan(source)?;
         for path in &paths {
             match &path.root {
                 Root::Output(step) => drop(self.references.entry(step.clone()).or_insert_with(|| spot(path.at))),
@@ -391,7 +407,7 @@ impl Compiler {
             }
         }
         let program = if only_path { None } else { Some(compiled(source)?) };
-        Ok(Source { text: written.to_owned(), paths, program })
+        Ok(Source { text: written.to_owned(), start, paths, literal, careful, program })
     }
 }
 
@@ -407,6 +423,48 @@ fn compiled(source: String) -> Result<Program, Refusal> {
         let at = tokens.get(good).map_or(source.len(), |token| token.start);
         Refusal::new(at, message)
     })
+}
+
+impl Source {
+    /// The expression with its `${` and `}`, as an error shows it.
+    pub(super) fn shown(&self) -> String {
+        shortened(&self.text)
+    }
+
+    /// The same, whole.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The expression without them.
+    pub(super) fn inner(&self) -> &str {
+        let inner = self.text.strip_prefix("${").and_then(|text| text.strip_suffix('}'));
+        inner.unwrap_or(&self.text).trim()
+    }
+
+    pub(super) fn start(&self) -> usize {
+        self.start
+    }
+
+    /// Everything that it reads.
+    pub(super) fn paths(&self) -> &[Path] {
+        &self.paths
+    }
+
+    /// The path, where the expression is one and nothing else.
+    pub(super) fn only_path(&self) -> Option<&Path> {
+        if self.program.is_none() { self.paths.first() } else { None }
+    }
+
+    /// What it gives, where it is one text or number.
+    pub(super) fn literal(&self) -> Option<Literal> {
+        self.literal
+    }
+
+    /// It may ask whether something is there before it reads it, or say what holds where it is not.
+    pub(super) fn is_careful(&self) -> bool {
+        self.careful
+    }
 }
 
 impl Node {
@@ -589,7 +647,7 @@ impl Path {
 
 impl Access {
     /// The field or item; of a text its character, as the engine has it.
-    fn of<'v>(&self, value: &'v Value) -> Option<Cow<'v, Value>> {
+    pub(super) fn of<'v>(&self, value: &'v Value) -> Option<Cow<'v, Value>> {
         match (self, value) {
             (Access::Key(key), Value::Object(fields)) => fields.get(key).map(Cow::Borrowed),
             (Access::Index(index), Value::Array(items)) => {
@@ -605,7 +663,7 @@ impl Access {
 }
 
 /// The position that an index names; negative ones count from the end.
-fn from_start(index: i64, length: usize) -> Option<usize> {
+pub(super) fn from_start(index: i64, length: usize) -> Option<usize> {
     let distance = usize::try_from(index.unsigned_abs()).ok()?;
     if index < 0 { length.checked_sub(distance) } else { Some(distance) }
 }

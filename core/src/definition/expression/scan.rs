@@ -19,16 +19,18 @@ pub const MAX_NESTING: usize = 32;
 
 /// What an expression reads: a name and the fields behind it, as far as they are written out.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Path {
+pub(in crate::definition) struct Path {
     pub root: Root,
     pub accesses: Vec<Access>,
+    /// The byte at which each access stands.
+    pub places: Vec<usize>,
     /// The byte at which it is told apart from others: of a step's output the step's id.
     pub at: usize,
 }
 
 /// Where a path begins.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Root {
+pub(in crate::definition) enum Root {
     Input,
     /// `steps.<id>.output`
     Output(StepId),
@@ -81,7 +83,7 @@ impl LocalName {
 
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Access {
+pub(in crate::definition) enum Access {
     Key(String),
     Index(i64),
 }
@@ -92,9 +94,23 @@ pub(super) struct Scan {
     pub paths: Vec<Path>,
     /// The expression is its one path and nothing else.
     pub only_path: bool,
+    /// What the expression gives, where it is one text or number and nothing else.
+    pub literal: Option<Literal>,
+    /// It may ask whether something is there before it reads it, or say what holds where it is not.
+    pub careful: bool,
     /// The source with every spelling of null as the one that the engine is given.
     pub source: String,
 }
+
+/// A text or number, written out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::definition) enum Literal {
+    Text,
+    Number,
+}
+
+/// Words by which an expression minds what is not there.
+const CAREFUL: [&str; 5] = ["default", "defined", "undefined", "if", "in"];
 
 #[derive(Clone, Debug, PartialEq)]
 enum Token<'s> {
@@ -285,12 +301,18 @@ impl<'s> Names<'_, 's> {
                 _ => {}
             }
         }
+        let literal = match self.tokens {
+            [(Token::Text(_), _)] => Some(Literal::Text),
+            [(Token::Number(_), _)] => Some(Literal::Number),
+            _ => None,
+        };
+        let careful = self.tokens.iter().any(|(token, _)| matches!(token, Token::Word(word) if CAREFUL.contains(word)));
         let mut rewritten = self.source.to_owned();
         for range in self.nulls {
             // All spellings have the same length, so the other positions stay.
             rewritten.replace_range(range, "null");
         }
-        Ok(Scan { paths: self.paths, only_path, source: rewritten })
+        Ok(Scan { paths: self.paths, only_path, literal, careful, source: rewritten })
     }
 
     /// What follows a dot.
@@ -347,7 +369,7 @@ impl<'s> Names<'_, 's> {
             });
             return self.refuse(start, format!("there is no function `{word}`; {hint}"));
         }
-        let accesses = self.accesses()?;
+        let (accesses, mut places) = self.accesses()?;
         // Behind the name and a `.` or `[`.
         let field_at = start + 2;
         let mut at = start;
@@ -383,6 +405,7 @@ impl<'s> Names<'_, 's> {
                     }
                 }
                 at = field_at;
+                places.drain(..2);
                 (Root::Output(StepId::new(id)), accesses.collect())
             }
             unknown => {
@@ -396,7 +419,7 @@ impl<'s> Names<'_, 's> {
                         return self.refuse(field_at, format!("`failure` has no field `{field}`; {hint}"));
                     }
                     let at = self.tokens[at].1.start;
-                    self.paths.push(Path { root: Root::Local(local), accesses, at });
+                    self.paths.push(Path { root: Root::Local(local), accesses, places, at });
                     return Ok(());
                 }
                 let hint = did_you_mean(unknown, words(NAMES), || {
@@ -406,49 +429,55 @@ impl<'s> Names<'_, 's> {
             }
         };
         let at = self.tokens[at].1.start;
-        self.paths.push(Path { root, accesses, at });
+        self.paths.push(Path { root, accesses, places, at });
         Ok(())
     }
 
-    /// The fields and indexes that follow a name, as far as they are written out.
-    fn accesses(&mut self) -> Result<Vec<Access>, Refusal> {
-        let mut accesses = Vec::new();
+    /// The fields and indexes that follow a name, as far as they are written out, and where each stands.
+    fn accesses(&mut self) -> Result<(Vec<Access>, Vec<usize>), Refusal> {
+        let (mut accesses, mut places) = (Vec::new(), Vec::new());
         loop {
-            if self.is_sign(self.at, ".") {
-                match self.token(self.at + 1) {
-                    Some(Token::Word(word)) => {
-                        accesses.push(Access::Key((*word).to_owned()));
-                        self.attribute(self.at + 1)?;
-                        continue;
-                    }
-                    Some(Token::Number(Some(index))) => {
-                        accesses.push(Access::Index(*index));
-                        self.at += 2;
-                        continue;
-                    }
-                    _ => {}
-                }
-            } else if self.is_sign(self.at, "[") {
-                match (self.token(self.at + 1), self.token(self.at + 2), self.token(self.at + 3)) {
-                    (Some(Token::Text(Some(key))), Some(Token::Sign("]")), _) => {
-                        accesses.push(Access::Key((*key).to_owned()));
-                        self.at += 3;
-                        continue;
-                    }
-                    (Some(Token::Number(Some(index))), Some(Token::Sign("]")), _) => {
-                        accesses.push(Access::Index(*index));
-                        self.at += 3;
-                        continue;
-                    }
-                    (Some(Token::Sign("-")), Some(Token::Number(Some(index))), Some(Token::Sign("]"))) => {
-                        accesses.push(Access::Index(-*index));
-                        self.at += 4;
-                        continue;
-                    }
-                    _ => {}
-                }
+            let before = accesses.len();
+            let place = self.tokens.get(self.at + 1).map_or(self.source.len(), |(_, range)| range.start);
+            self.access(&mut accesses)?;
+            if accesses.len() == before {
+                return Ok((accesses, places));
             }
-            return Ok(accesses);
+            places.push(place);
         }
+    }
+
+    /// The next of them, if there is one.
+    fn access(&mut self, accesses: &mut Vec<Access>) -> Result<(), Refusal> {
+        if self.is_sign(self.at, ".") {
+            match self.token(self.at + 1) {
+                Some(Token::Word(word)) => {
+                    accesses.push(Access::Key((*word).to_owned()));
+                    self.attribute(self.at + 1)?;
+                }
+                Some(Token::Number(Some(index))) => {
+                    accesses.push(Access::Index(*index));
+                    self.at += 2;
+                }
+                _ => {}
+            }
+        } else if self.is_sign(self.at, "[") {
+            match (self.token(self.at + 1), self.token(self.at + 2), self.token(self.at + 3)) {
+                (Some(Token::Text(Some(key))), Some(Token::Sign("]")), _) => {
+                    accesses.push(Access::Key((*key).to_owned()));
+                    self.at += 3;
+                }
+                (Some(Token::Number(Some(index))), Some(Token::Sign("]")), _) => {
+                    accesses.push(Access::Index(*index));
+                    self.at += 3;
+                }
+                (Some(Token::Sign("-")), Some(Token::Number(Some(index))), Some(Token::Sign("]"))) => {
+                    accesses.push(Access::Index(-*index));
+                    self.at += 4;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 }

@@ -180,6 +180,10 @@ pub fn workers() -> Value {
     json!({"workers": [{
         "worker_id": "greeter-1", "runtime": "python", "contracts": [contract],
         "last_seen_ms": 1_795_976_235_892_u64, "sessions": 1, "holding": 0,
+        "open_sessions": [{
+            "session_id": SESSION, "registered_ms": 1_795_976_205_892_u64, "last_seen_ms": 1_795_976_235_892_u64,
+            "holding": 0,
+        }],
     }]})
 }
 

@@ -346,6 +346,26 @@ fn waiting() -> Value {
         .maybe("sessions", said(count(), "With `queued`: how many worker sessions offer the task."))
         .maybe("worker_id", said(text(), "With `running`: who has it."))
         .maybe("deadline_ms", said(named("Time"), "With `running`: when the attempt is given up."))
+        .maybe(
+            "session_id",
+            said(
+                named("SessionId"),
+                "With `running`: the session that has it; absent where the server has started since, and no worker has \
+                 named it yet.",
+            ),
+        )
+        .maybe("silent_ms", said(count(), "With `running`: for how long that session has not been heard from."))
+        .maybe(
+            "offered_again_ms",
+            said(named("Time"), "With `running`: when it is offered again, unless its worker is heard from before."),
+        )
+        .maybe(
+            "registered_again_ms",
+            said(
+                named("Time"),
+                "With `running`: when its worker id registered again since, as a restarted worker does.",
+            ),
+        )
         .maybe("until_ms", said(named("Time"), "With `retry`, `sleep` and perhaps `signal`: when it goes on."))
         .maybe("signal", said(text(), "With `signal`: the signal's name."))
         .maybe("execution_id", said(named("ExecutionId"), "With `child`: the child."))
@@ -458,6 +478,19 @@ fn workers() -> Schemas {
                 .with("last_seen_ms", named("Time"))
                 .with("sessions", said(count(), "Sessions that are alive."))
                 .with("holding", said(count(), "Tasks that they have."))
+                .maybe(
+                    "open_sessions",
+                    said(list(named("Session")), "Those sessions, in the order in which they registered."),
+                )
+                .build(),
+        ),
+        (
+            "Session",
+            Object::answer("A worker session that is alive.")
+                .with("session_id", named("SessionId"))
+                .with("registered_ms", named("Time"))
+                .with("last_seen_ms", named("Time"))
+                .with("holding", said(count(), "Tasks that it has."))
                 .build(),
         ),
     ])

@@ -107,6 +107,8 @@ pub fn run(link: &mut Link, statement: &Statement) -> Result<Rows, Trouble> {
         Statement::ReadSummary(s) => Rows::ReadSummary(summaries::one(link, s)?),
         Statement::ListSummaries(s) => Rows::ListSummaries(summaries::list(link, s)?),
         Statement::PutWorker(s) => Rows::PutWorker(workers::put(link, s)?),
+        Statement::SeeWorkers(s) => Rows::SeeWorkers(workers::see(link, s)?),
+        Statement::ForgetWorkers(s) => Rows::ForgetWorkers(workers::forget(link, s)?),
         Statement::ReadWorkers(_) => Rows::ReadWorkers(workers::read(link)?),
     })
 }

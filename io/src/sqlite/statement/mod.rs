@@ -38,6 +38,8 @@ pub fn run(connection: &Connection, statement: &Statement) -> rusqlite::Result<R
         Statement::ReadSummary(s) => Rows::ReadSummary(summaries::one(connection, s)?),
         Statement::ListSummaries(s) => Rows::ListSummaries(summaries::list(connection, s)?),
         Statement::PutWorker(s) => Rows::PutWorker(workers::put(connection, s)?),
+        Statement::SeeWorkers(s) => Rows::SeeWorkers(workers::see(connection, s)?),
+        Statement::ForgetWorkers(s) => Rows::ForgetWorkers(workers::forget(connection, s)?),
         Statement::ReadWorkers(_) => Rows::ReadWorkers(workers::read(connection)?),
     })
 }

@@ -122,6 +122,14 @@ class Waiting:
     worker_id: str | None = None
     #: When a running attempt is given up.
     deadline_ms: int | None = None
+    #: The session that has it, where the server knows.
+    session_id: str | None = None
+    #: For how long that session has not been heard from.
+    silent_ms: int | None = None
+    #: When it is offered again, unless its worker is heard from before.
+    offered_again_ms: int | None = None
+    #: When its worker id registered again since.
+    registered_again_ms: int | None = None
     #: When it goes on.
     until_ms: int | None = None
 
@@ -173,6 +181,17 @@ class Contract:
 
 
 @dataclass(frozen=True)
+class SessionInfo:
+    """A worker session that is alive."""
+
+    session_id: str
+    registered_ms: int
+    last_seen_ms: int
+    #: Tasks that it holds.
+    holding: int
+
+
+@dataclass(frozen=True)
 class WorkerInfo:
     """A worker that registered, now or earlier."""
 
@@ -185,6 +204,8 @@ class WorkerInfo:
     sessions: int = 0
     #: Tasks that they hold.
     holding: int = 0
+    #: Those sessions, in the order in which they registered.
+    open_sessions: Sequence[SessionInfo] = ()
 
 
 def deployed(body: dict[str, Any]) -> Deployed:
@@ -254,6 +275,7 @@ def event(body: dict[str, Any]) -> Event:
 
 def worker_info(body: dict[str, Any]) -> WorkerInfo:
     contracts = [Contract(one["task_name"], one.get("contract_version", "1")) for one in body["contracts"]]
+    open_sessions = body.get("open_sessions", ())
     return WorkerInfo(
         body["worker_id"],
         body["runtime"],
@@ -262,4 +284,5 @@ def worker_info(body: dict[str, Any]) -> WorkerInfo:
         body.get("sdk"),
         body.get("sessions", 0),
         body.get("holding", 0),
+        [SessionInfo(**{name: one[name] for name in SessionInfo.__dataclass_fields__}) for one in open_sessions],
     )

@@ -55,6 +55,13 @@ impl Row {
         }
     }
 
+    pub fn worker(&self) -> &WorkerRow {
+        match self {
+            Row::Worker(row) => row,
+            other => unreachable!("a row of orbit_workers, not {other:?}"),
+        }
+    }
+
     pub fn definition(&self) -> &DefinitionEntry {
         match self {
             Row::Definition(row) => row,
@@ -80,6 +87,7 @@ pub fn apply(tables: &mut Tables, key: Key, row: Option<Row>) {
         (Key::Token(_), _) => {}
         (Key::Definition(..), Some(Row::Definition(row))) => tables.definitions.push(row),
         (Key::Worker(id), Some(Row::Worker(row))) => drop(tables.workers.insert(id, row)),
+        (Key::Worker(id), None) => drop(tables.workers.remove(&id)),
         (key, row) => unreachable!("no statement does this: {key:?} becomes {row:?}"),
     }
 }

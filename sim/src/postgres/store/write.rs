@@ -8,12 +8,12 @@ use crate::postgres::lock::RowId;
 use crate::postgres::table::Strength;
 use crate::store::Change;
 use crate::store::tables::{DefinitionEntry, TaskEntry};
-use crate::store::write::is_stray;
-use orbit_core::id::{ContractVersion, TaskId, TaskName};
+use crate::store::write::{is_stray, to_forget};
+use orbit_core::id::{ContractVersion, TaskId, TaskName, WorkerId};
 use orbit_core::store::append::{Fence, TaskState};
 use orbit_core::store::statement::{
-    ClaimTasks, ClaimedTask, ClearHolder, PutDefinition, PutResult, PutWorker, RaiseFence, RequeueClaims,
-    RequeueStrays, Rows, Statement,
+    ClaimTasks, ClaimedTask, ClearHolder, ForgetWorkers, PutDefinition, PutResult, PutWorker, RaiseFence,
+    RequeueClaims, RequeueStrays, Rows, SeeWorkers, Statement, WorkerRow,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
@@ -31,6 +31,8 @@ pub struct Work {
     current: Option<Fence>,
     claimed: Vec<(RowId, TaskEntry)>,
     met: Option<RowId>,
+    /// Rows that are locked, as they are to be.
+    locked: Vec<(RowId, Row)>,
 }
 
 pub fn resume(
@@ -49,6 +51,8 @@ pub fn resume(
         Statement::ClaimTasks(s) => claim(orbit, s, work, breath, cx).map(Rows::ClaimTasks),
         Statement::PutDefinition(s) => put_definition(orbit, s, work, breath, cx).map(Rows::PutDefinition),
         Statement::PutWorker(s) => put_worker(s, work, cx).map(Rows::PutWorker),
+        Statement::SeeWorkers(s) => see_workers(s, work, cx).map(Rows::SeeWorkers),
+        Statement::ForgetWorkers(s) => forget_workers(s, work, cx).map(Rows::ForgetWorkers),
         other => unreachable!("{} writes nothing, or has a file of its own", other.name()),
     }
 }
@@ -362,4 +366,67 @@ fn put_worker(statement: &PutWorker, work: &mut Work, cx: &mut Cx<'_>) -> Result
     }
     cx.note(Change::WorkerSaved);
     Ok(())
+}
+
+/// Every row of `orbit_workers` that the snapshot sees.
+fn workers(cx: &mut Cx<'_>) -> Vec<Found<Key, Row>> {
+    cx.scan(Key::Worker(WorkerId::new(""))..)
+}
+
+fn see_workers(statement: &SeeWorkers, work: &mut Work, cx: &mut Cx<'_>) -> Result<u64, Stop> {
+    let later = |row: &WorkerRow| statement.seen.get(&row.worker_id).copied().filter(|at| row.last_seen_ms < *at);
+    let found = work.found.get_or_insert_with(|| workers(cx)).clone();
+    while let Some(found) = found.get(work.at) {
+        let seen = match later(found.value.worker()) {
+            None => None,
+            Some(_) => match cx.lock(found, Strength::NoKeyUpdate, Policy::Skip)? {
+                Locked::Same => Some(found.value.worker().clone()),
+                Locked::Newer(row) => Some(row.worker().clone()).filter(|row| later(row).is_some()),
+                Locked::Gone | Locked::Skipped => None,
+            },
+        };
+        work.at += 1;
+        if let Some(row) = seen {
+            let last_seen_ms = later(&row).expect("looked at just now");
+            work.locked.push((found.row, Row::Worker(WorkerRow { last_seen_ms, ..row })));
+        }
+    }
+    for (id, row) in std::mem::take(&mut work.locked) {
+        cx.update(id, row)?;
+        work.count += 1;
+    }
+    if work.count > 0 {
+        cx.note(Change::WorkersSeen { workers: work.count });
+    }
+    Ok(work.count)
+}
+
+fn forget_workers(statement: &ForgetWorkers, work: &mut Work, cx: &mut Cx<'_>) -> Result<u64, Stop> {
+    let found = work.found.get_or_insert_with(|| {
+        let all = workers(cx);
+        let gone = to_forget(statement, all.iter().map(|found| found.value.worker()));
+        all.into_iter().filter(|found| gone.contains(&found.value.worker().worker_id)).collect()
+    });
+    let found = found.clone();
+    while let Some(found) = found.get(work.at) {
+        // One that was seen meanwhile stays.
+        let same = |row: &Row| row.worker().last_seen_ms == found.value.worker().last_seen_ms;
+        let goes = match cx.lock(found, Strength::Update, Policy::Skip)? {
+            Locked::Same => true,
+            Locked::Newer(row) => same(&row),
+            Locked::Gone | Locked::Skipped => false,
+        };
+        work.at += 1;
+        if goes {
+            work.locked.push((found.row, found.value.clone()));
+        }
+    }
+    for (id, _) in std::mem::take(&mut work.locked) {
+        cx.delete(id)?;
+        work.count += 1;
+    }
+    if work.count > 0 {
+        cx.note(Change::WorkersForgotten { workers: work.count });
+    }
+    Ok(work.count)
 }

@@ -1,0 +1,67 @@
+//! What an operator is told while a worker that was killed, and started again under its id, still has a task.
+
+mod common;
+
+use common::raw::{get, post};
+use common::{Ended, Server, folder, orbit, run};
+use serde_json::{Value, json};
+
+const WORKFLOW: &str = "name: Slow\nversion: 1.0.0\nsteps: [{id: work, task: slow.work}]\n";
+
+fn command(server: &Server, arguments: &[&str]) -> Ended {
+    let mut command = orbit(arguments);
+    command.env("ORBIT_SERVER", server.url());
+    let ended = run(command);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ended
+}
+
+fn register(server: &Server) -> String {
+    let contract = json!({"task_name": "slow.work"});
+    let body = json!({"worker_id": "w-1", "runtime": "test", "contracts": [contract]}).to_string();
+    post(server, "/v1/workers/register", body).json()["session_id"].as_str().expect("a session").to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_session_that_has_the_task_is_named_with_its_silence_and_when_the_task_is_offered_again() {
+    let folder = folder();
+    let server = Server::start(&folder.path().join("orbit.db"), &[]).await;
+    server.client().deploy(WORKFLOW, orbit_sdk::Format::Yaml).await.expect("it is right");
+    command(&server, &["start", "Slow", "--id", "s-1"]);
+    let killed = register(&server);
+    let poll = json!({"session_id": killed, "max_tasks": 1, "wait_ms": 10_000}).to_string();
+    assert_eq!(post(&server, "/v1/workers/poll", poll).json()["tasks"].as_array().map(Vec::len), Some(1));
+    // Nothing says yet that its worker is gone.
+    let told = command(&server, &["why", "s-1"]).stdout;
+    let names = |told: &str| told.contains(&format!(", session {killed}, last heard from ")) && told.contains(" s ago");
+    assert!(names(&told) && told.contains("if that worker is gone, the task is offered again at "), "{told}");
+
+    let again = register(&server);
+    let told = command(&server, &["why", "s-1"]).stdout;
+    assert!(names(&told), "{told}");
+    assert!(told.contains("; w-1 has registered again since, at "), "{told}");
+    assert!(told.contains(": if it was restarted, the task is offered again at "), "{told}");
+    let shown = command(&server, &["executions", "show", "s-1"]).stdout;
+    assert!(names(&shown) && shown.contains("w-1 has registered again since"), "{shown}");
+    let waiting = command(&server, &["executions", "show", "s-1", "-o", "json"]).json()["waiting"][0].clone();
+    let offered = waiting["offered_again_ms"].as_i64().expect("a time");
+    assert!((19_000..=31_000).contains(&(offered - waiting["since_ms"].as_i64().expect("a time"))), "{waiting}");
+
+    let table = command(&server, &["workers", "list"]).stdout;
+    let row = |session: &str| table.lines().find(|line| line.contains(session)).unwrap_or_else(|| panic!("{table}"));
+    let holding = |session: &str| row(session).split_whitespace().nth(2).map(str::to_owned);
+    assert_eq!((holding(&killed).as_deref(), holding(&again).as_deref()), (Some("1"), Some("0")), "{table}");
+    let listed: Value = command(&server, &["workers", "list", "-o", "json"]).json();
+    assert_eq!((&listed[0]["sessions"], &listed[0]["open_sessions"][1]["session_id"]), (&json!(2), &json!(again)));
+    let page = get(&server, "/ui/workers").text;
+    assert!(page.contains(&killed) && page.contains(&again), "{page}");
+    let page = get(&server, "/ui/executions/s-1").text;
+    assert!(names(&page) && page.contains("→ wait until then"), "{page}");
+
+    // One that leaves is told with the time when it left.
+    for session in [&killed, &again] {
+        post(&server, "/v1/workers/unregister", json!({"session_id": session}).to_string());
+    }
+    let gone = command(&server, &["workers", "list"]).stdout;
+    assert_eq!((gone.lines().count(), gone.matches(" gone ").count()), (2, 1), "{gone}");
+}
