@@ -46,6 +46,8 @@ pub enum Command {
     ListTooLong { unit: UnitKey, items: usize, max: u64 },
     /// The output that was decided does not match its schema.
     RefuseOutput { message: String },
+    /// The input of the next run does not match the schema.
+    RefuseInput { message: String },
 }
 
 /// How a child ended.
@@ -138,6 +140,11 @@ pub fn admit(definition: &Definition, state: &State, command: &Command, now: Clu
             is_running(state)?;
             let error = TaskError::last(codes::OUTPUT_CONTRACT_VIOLATION, message);
             Ok(Event::ContractViolated { boundary: Boundary::Output.as_str().into(), error })
+        }
+        Command::RefuseInput { message } => {
+            is_running(state)?;
+            let error = TaskError::last(codes::INPUT_CONTRACT_VIOLATION, message);
+            Ok(Event::ContractViolated { boundary: Boundary::Input.as_str().into(), error })
         }
         Command::Terminate { reason } => match &state.phase {
             Phase::Ended(_) => Err(Refusal::Finished),

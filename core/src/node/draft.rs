@@ -228,13 +228,19 @@ impl Rules {
             let command = Command::PayloadTooLarge { unit: unit.cloned(), what, max };
             return admit(definition, state, &command, now).ok();
         }
-        let (Event::WorkflowCompleted { output: value, .. }, Some(schema)) = (event, &definition.output_schema) else {
-            return None;
+        let (boundary, schema, value) = match event {
+            Event::WorkflowCompleted { output, .. } => (Boundary::Output, &definition.output_schema, output),
+            Event::WorkflowContinuedAsNew { input, .. } => (Boundary::Input, &definition.input_schema, input),
+            _ => return None,
         };
-        let violation = self.schemas.check(&definition.hash, Boundary::Output, schema, value).err()?;
-        let message =
-            format!("`{}` does not match the output schema: {}", violation.place("output"), violation.message);
-        admit(definition, state, &Command::RefuseOutput { message }, now).ok()
+        let what = boundary.as_str();
+        let violation = self.schemas.check(&definition.hash, boundary.clone(), schema.as_ref()?, value).err()?;
+        let message = format!("`{}` does not match the {what} schema: {}", violation.place(what), violation.message);
+        let command = match boundary {
+            Boundary::Output => Command::RefuseOutput { message },
+            _ => Command::RefuseInput { message },
+        };
+        admit(definition, state, &command, now).ok()
     }
 }
 

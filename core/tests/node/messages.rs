@@ -238,3 +238,15 @@ fn a_long_history_suggests_to_continue_as_new_before_it_is_too_long() {
     }
     assert_eq!(bench.view("l").output.as_deref(), Some(&json!(3)));
 }
+
+#[test]
+fn a_next_run_whose_input_does_not_match_the_schema_does_not_begin() {
+    let mut bench = Bench::new();
+    bench.deploy(json!({"name": "Loop", "version": "1", "input": {"type": "object", "required": ["n"]},
+        "steps": [{"id": "next", "continue_as_new": {"m": "${ input.n }"}}]}));
+    bench.start("Loop", "l", json!({"n": 1}));
+    let view = bench.view("l");
+    let error = view.error.expect("failed");
+    assert_eq!((view.run.0, error.code.as_str()), (1, "INPUT_CONTRACT_VIOLATION"));
+    assert!(error.message.contains("input"), "{error:?}");
+}

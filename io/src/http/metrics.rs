@@ -37,6 +37,7 @@ const HELP: &[(&str, &str)] = &[
     ("executions_cancelled", "Executions that ended as cancelled."),
     ("executions_timed_out", "Executions that ended as timed out."),
     ("executions_terminated", "Executions that ended as terminated."),
+    ("executions_continued_as_new", "Runs that ended by continuing as new."),
     ("tasks_dispatched", "Task attempts handed to workers."),
     ("tasks_dispatched_directly", "Task attempts handed over inside the append that scheduled them."),
     ("tasks_succeeded", "Task attempts that succeeded."),
