@@ -39,6 +39,7 @@ pub enum Connection {
 
 /// An effect of [`crate::node::Node`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(clippy::large_enum_variant)] // each is handed on at once, and few wait at a time
 pub enum Effect {
     /// Run this transaction; then [`crate::node::Input::Store`] with the same call.
     Store { call: CallId, connection: Connection, transaction: Transaction },

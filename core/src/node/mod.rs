@@ -8,7 +8,7 @@
 //! * `ask`: what clients ask of a running execution: cancel, terminate, signals, updates, queries.
 //! * `slot`, `load`: executions in memory, how they come in and how they leave.
 //! * `family`: parents and children, which begin and end together.
-//! * `draft`: what one execution wants written next; `commit`: the batch, and what follows from its outcome.
+//! * `draft`: what one execution wants written next, by the `rules` of what may be; `commit`: the batch, and what follows from its outcome.
 //! * `trouble`: what the log says of a store that fails.
 //! * `registry`: who registered here, for people.
 //! * `claim`: tasks from the queue for waiting polls; `queue`: what waits in it, for people.
@@ -31,6 +31,7 @@ mod queue;
 mod read;
 mod registry;
 mod request;
+mod rules;
 mod slot;
 mod trouble;
 mod view;

@@ -1,0 +1,91 @@
+//! What decided values must be, that `decide` does not know: no larger than a payload may be, and as their schemas say.
+
+use super::Node;
+use super::slot::Resident;
+use crate::definition::{Boundary, SchemaCheck};
+use crate::execution::event::Event;
+use crate::execution::{Command, admit};
+use crate::mutant::Mutants;
+use crate::time::ClusterMs;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// What decided values must be, that `decide` does not know.
+#[derive(Clone)]
+pub(super) struct Rules {
+    schemas: Arc<dyn SchemaCheck>,
+    max_payload: u64,
+    max_fan_out: u64,
+}
+
+impl Rules {
+    /// The event that is recorded instead of `event`, where that may not be.
+    pub fn refusal(&self, resident: &Resident, event: &Event, now: ClusterMs) -> Option<Event> {
+        let Resident { definition, state, .. } = resident;
+        let (unit, what, bytes) = match event {
+            Event::StepScheduled { step, input, .. } => (Some(step), format!("the input of {step}"), json_bytes(input)),
+            Event::StepSucceeded { step, output, token: None, .. } => {
+                (Some(step), format!("the output of {step}"), json_bytes(output))
+            }
+            Event::StepFanOut { step, items } => {
+                let max = self.max_fan_out;
+                if items.len() as u64 > max {
+                    let command = Command::ListTooLong { unit: step.clone(), items: items.len(), max };
+                    return admit(definition, state, &command, now).ok();
+                }
+                (Some(step), format!("the list of {step}"), items.iter().map(|item| json_bytes(item)).sum())
+            }
+            Event::ChildScheduled { step, input, .. } => {
+                (Some(step), format!("the input of {step}"), json_bytes(input))
+            }
+            Event::WorkflowContinuedAsNew { input, .. } => {
+                (None, "the input of the next run".into(), json_bytes(input))
+            }
+            Event::WorkflowCompleted { output, .. } => (None, "the workflow's output".into(), json_bytes(output)),
+            _ => return None,
+        };
+        let max = self.max_payload;
+        if bytes > max {
+            let command = Command::PayloadTooLarge { unit: unit.cloned(), what, max };
+            return admit(definition, state, &command, now).ok();
+        }
+        let (boundary, schema, value) = match event {
+            Event::WorkflowCompleted { output, .. } => (Boundary::Output, &definition.output_schema, output),
+            Event::WorkflowContinuedAsNew { input, .. } => (Boundary::Input, &definition.input_schema, input),
+            _ => return None,
+        };
+        let what = boundary.as_str();
+        let violation = self.schemas.check(&definition.hash, boundary.clone(), schema.as_ref()?, value).err()?;
+        let message = format!("`{}` does not match the {what} schema: {}", violation.place(what), violation.message);
+        let command = match boundary {
+            Boundary::Output => Command::RefuseOutput { message },
+            _ => Command::RefuseInput { message },
+        };
+        admit(definition, state, &command, now).ok()
+    }
+}
+
+/// How long a value is as JSON text.
+fn json_bytes(value: &Value) -> u64 {
+    struct Count(u64);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len() as u64;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    serde_json::to_writer(&mut count, value).expect("a JSON value is written to a counter");
+    count.0
+}
+
+impl<M: Mutants> Node<M> {
+    pub(super) fn rules(&self) -> Rules {
+        let limits = &self.config.limits;
+        let (max_payload, max_fan_out) = (limits.max_payload_bytes, limits.max_fan_out);
+        Rules { schemas: self.schemas.clone(), max_payload, max_fan_out }
+    }
+}
