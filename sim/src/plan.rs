@@ -48,6 +48,8 @@ pub struct ServerPlan {
     pub max_history: u64,
     pub max_queued: u64,
     pub max_payload: u64,
+    pub max_fan_out: u64,
+    pub max_pending: u64,
     pub max_append_groups: usize,
     pub max_append_bytes: usize,
     /// How fast the process's monotonic clock runs, in parts per million off the true time.
@@ -191,6 +193,12 @@ pub struct Habits {
     pub nonsense: Ratio,
     /// A client cancels rather than reads.
     pub cancel: Ratio,
+    /// A client ends an execution at once.
+    pub terminate: Ratio,
+    /// A client sends a signal or an update, or asks a query.
+    pub message: Ratio,
+    /// Of the messages with an id: one is sent that was sent before.
+    pub repeat_message: Ratio,
     /// A start names its own id.
     pub own_id: Ratio,
     /// A start with an input that lacks something.
@@ -275,10 +283,12 @@ impl Plan {
                 call_deadline_ms: *d.pick(&[500, 2_000, 10_000]),
                 request_deadline_ms: *d.pick(&[300, 2_000, 10_000]),
                 max_resident: *d.pick(&[0, 1, 2, 5, 10_000]),
-                max_active: *d.pick(&[2, 5, 100_000, 100_000]),
-                max_history: *d.pick(&[20, 50_000, 50_000, 50_000, 50_000]),
+                max_active: *d.pick(&[2, 5, 100_000, 100_000, 100_000, 100_000]),
+                max_history: *d.pick(&[20, 60, 50_000, 50_000, 50_000, 50_000, 50_000, 50_000]),
                 max_queued: *d.pick(&[1, 3, 10_000, 10_000, 10_000, 10_000]),
-                max_payload: *d.pick(&[45, 45, 1 << 20, 1 << 20, 1 << 20, 1 << 20]),
+                max_payload: *d.pick(&[45, 200, 1 << 20, 1 << 20, 1 << 20, 1 << 20, 1 << 20, 1 << 20]),
+                max_fan_out: *d.pick(&[3, 10_000, 10_000, 10_000, 10_000]),
+                max_pending: *d.pick(&[1, 2, 1_000, 1_000, 1_000]),
                 max_append_groups: *d.pick(&[1, 2, 4, 256]),
                 max_append_bytes: *d.pick(&[600, 4_000, 1 << 20]),
                 drift_ppm: *d.pick(&[[0, 0], [0, 50], [0, 200]]),
@@ -311,7 +321,10 @@ impl Plan {
                 two_polls: Ratio::new(1, 4),
                 nonsense: ratio(&mut d, &[40, 10]),
                 ignore_cancel: Ratio::new(1, 3),
-                cancel: ratio(&mut d, &[20, 8]),
+                cancel: ratio(&mut d, &[40, 12]),
+                terminate: ratio(&mut d, &[60, 20]),
+                message: Ratio::new(*d.pick(&[1, 4, 7]), 8),
+                repeat_message: Ratio::new(1, *d.pick(&[3, 8])),
                 own_id: Ratio::new(4, 5),
                 repeat_start: ratio(&mut d, &[10, 4]),
                 bad_input: ratio(&mut d, &[20, 5]),

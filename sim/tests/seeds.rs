@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 /// What `cargo test -p sim` runs.
-const SEEDS: Range<u64> = 0..500;
+const SEEDS: Range<u64> = 0..300;
 
 fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|text| !text.is_empty())

@@ -8,9 +8,9 @@ use crate::coverage::{Coverage, Mark};
 use crate::schema;
 use crate::store::{Change, ModelStore};
 use orbit_core::api::request::TaskOutcome;
-use orbit_core::definition::{Definition, UnitPath};
+use orbit_core::definition::{Definition, StepKind, UnitPath};
 use orbit_core::execution::event::{Event, Json, Recorded, codes};
-use orbit_core::id::{ExecutionId, Seq, SessionId, Token, UnitKey};
+use orbit_core::id::{ExecutionId, Seq, SessionId, SignalName, Token, UnitKey};
 use orbit_core::store::append::{Group, Member, OwnerChange, Status, TaskChange, Wake};
 use orbit_core::time::ClusterMs;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,6 +49,10 @@ pub struct Tracked {
     waiting: BTreeMap<UnitKey, ClusterMs>,
     uncertain: BTreeSet<Token>,
     cancelled: bool,
+    /// Something ended it otherwise than well, or its time is over.
+    winds_down: bool,
+    /// Steps that wait for a signal for as long as it takes.
+    awaits: BTreeMap<UnitKey, SignalName>,
     parked: bool,
 }
 
@@ -78,6 +82,17 @@ impl Tracked {
     /// Whether somebody asked for its end.
     pub fn cancel_requested(&self) -> bool {
         self.cancelled
+    }
+
+    /// Whether it takes nothing in any more.
+    pub fn winds_down(&self) -> bool {
+        self.winds_down || self.ended.is_some()
+    }
+
+    /// A signal that some step waits for and that will not come unless somebody sends it; whether it is an update.
+    pub fn waits_for(&self) -> Option<(SignalName, bool)> {
+        let name = self.awaits.values().next().filter(|_| !self.winds_down())?;
+        Some((name.clone(), self.definition.updates.contains_key(name)))
     }
 
     /// How often that attempt was handed out.
@@ -225,6 +240,8 @@ impl Tracked {
             waiting: BTreeMap::new(),
             uncertain: BTreeSet::new(),
             cancelled: false,
+            winds_down: false,
+            awaits: BTreeMap::new(),
             parked: false,
         }
     }
@@ -252,11 +269,21 @@ impl Tracked {
     fn on_kind(&mut self, at: &str, recorded: &Recorded, committed: &Committed<'_>, marks: &mut Coverage) -> Checked {
         match &recorded.event {
             Event::WorkflowCreated { .. } | Event::WorkflowStarted => {}
-            Event::LimitReached { limit, .. } => marks.hit(match limit.as_str() {
-                "max_payload_bytes" => Mark::PayloadTooLarge,
-                _ => Mark::HistoryFull,
-            }),
-            Event::ContractViolated { .. } => marks.hit(Mark::OutputRefused),
+            Event::LimitReached { limit, step, .. } => {
+                marks.hit(match limit.as_str() {
+                    "max_payload_bytes" => Mark::PayloadTooLarge,
+                    "max_fan_out" => Mark::ListTooLong,
+                    _ => Mark::HistoryFull,
+                });
+                match step {
+                    Some(step) => self.settle(at, step)?,
+                    None => self.winds_down = true,
+                }
+            }
+            Event::ContractViolated { .. } => {
+                self.winds_down = true;
+                marks.hit(Mark::OutputRefused);
+            }
             Event::StepScheduled { step, attempt, input, idempotency_key, redelivery } => {
                 self.may_begin(at, step)?;
                 if *redelivery {
@@ -295,7 +322,13 @@ impl Tracked {
                         ensure!(said, CHECK, "{at}: no worker reported this output of {token}: {output}");
                         self.on_result(at, step, token, recorded.seq, marks)?;
                     }
-                    None => self.may_begin(at, step)?,
+                    None => {
+                        self.may_begin(at, step)?;
+                        if let Some(due) = self.waiting.get(step) {
+                            self.is_time(at, *due, recorded, committed)?;
+                            marks.hit(Mark::AwaitTimedOut);
+                        }
+                    }
                 }
                 self.settle(at, step)?;
             }
@@ -329,7 +362,15 @@ impl Tracked {
                 self.waiting.insert(step.clone(), *fire_at_ms);
                 marks.hit(Mark::RetryScheduled);
             }
-            Event::StepFailed { step, .. } => self.settle(at, step)?,
+            Event::StepFailed { step, .. } => {
+                let path = UnitPath::parse(step);
+                if let (Some(due), true) = (self.waiting.get(step), self.is_await(step)) {
+                    self.is_time(at, *due, recorded, committed)?;
+                    marks.hit(Mark::AwaitTimedOut);
+                }
+                self.winds_down |= !path.cleans_up() && path.index.is_none();
+                self.settle(at, step)?;
+            }
             Event::StepCancelled { step } => {
                 self.waiting.remove(step);
                 self.settle(at, step)?;
@@ -356,6 +397,7 @@ impl Tracked {
             Event::CancelRequested { .. } => {
                 ensure!(!self.cancelled, CHECK, "{at}: cancelled twice");
                 self.cancelled = true;
+                self.winds_down = true;
                 if self.dispatched.iter().any(|(t, d)| !self.results.contains_key(t) && !self.settled.contains(&d.unit))
                 {
                     marks.hit(Mark::CancelInFlight);
@@ -386,11 +428,21 @@ impl Tracked {
             }
             Event::WorkflowTimedOut { .. } => self.ended = Some(Status::TimedOut),
             Event::WorkflowTerminated { .. } => self.ended = Some(Status::Terminated),
-            Event::TerminateRequested { .. } => self.cancelled = true,
-            Event::StepFanOut { step, .. } | Event::SignalAwaited { step, .. } | Event::ChildScheduled { step, .. } => {
-                self.may_begin(at, step)?;
+            Event::TerminateRequested { .. } => {
+                self.cancelled = true;
+                self.winds_down = true;
             }
-            Event::ChildCompleted { step, .. } => {
+            Event::StepFanOut { step, .. } | Event::ChildScheduled { step, .. } => self.may_begin(at, step)?,
+            Event::SignalAwaited { step, signal, deadline_ms } => {
+                self.may_begin(at, step)?;
+                match deadline_ms {
+                    Some(deadline) => drop(self.waiting.insert(step.clone(), *deadline)),
+                    None => drop(self.awaits.insert(step.clone(), signal.clone())),
+                }
+            }
+            Event::SignalConsumed { step, .. } => {
+                // It may stand there at once, where the signal had come before.
+                self.may_begin(at, step)?;
                 ensure!(self.succeeded.insert(step.clone()), CHECK, "{at}: {step} succeeded a second time");
                 self.settle(at, step)?;
             }
@@ -399,7 +451,7 @@ impl Tracked {
             | Event::ChildEndRequested { .. }
             | Event::ContinueSuggested { .. }
             | Event::WorkflowContinuedAsNew { .. } => {}
-            Event::StepFanIn { step } | Event::SignalConsumed { step, .. } => {
+            Event::StepFanIn { step } | Event::ChildCompleted { step, .. } => {
                 ensure!(self.succeeded.insert(step.clone()), CHECK, "{at}: {step} succeeded a second time");
                 self.settle(at, step)?;
             }
@@ -408,11 +460,18 @@ impl Tracked {
             | Event::HandlerStarted { .. }
             | Event::HandlerCompleted { .. }
             | Event::HandlerFailed { .. }
-            | Event::ResultFailed { .. }
-            | Event::WorkflowTimeoutReached
             | Event::CompensationStarted { .. }
             | Event::CompensationCompleted
             | Event::CompensationFailed { .. } => {}
+            Event::ResultFailed { .. } => self.winds_down = true,
+            Event::WorkflowTimeoutReached => {
+                let due = self.times_out();
+                let Some(due) = due else {
+                    return Err(Violation::safety(CHECK, format!("{at}: it has no time-out")));
+                };
+                self.is_time(at, due, recorded, committed)?;
+                self.winds_down = true;
+            }
         }
         Ok(())
     }
@@ -438,7 +497,8 @@ impl Tracked {
             .queued
             .iter()
             .filter_map(|(unit, (_, since))| self.definition.task_of(unit)?.queue_timeout.map(|limit| *since + limit));
-        let wants = self.waiting.values().copied().chain(timeouts).min();
+        let whole = self.times_out().filter(|_| !self.winds_down);
+        let wants = self.waiting.values().copied().chain(timeouts).chain(whole).min();
         let in_time = match (wake, wants) {
             (Wake::Hot, _) | (_, None) => true,
             (Wake::At(at), Some(wants)) => at <= wants,
@@ -446,6 +506,15 @@ impl Tracked {
         };
         ensure!(in_time, CHECK, "{id} wants to wake at {wants:?}, and its row says {wake:?}");
         Ok(())
+    }
+
+    /// When it has run for as long as it may.
+    fn times_out(&self) -> Option<ClusterMs> {
+        Some(self.events.first()?.at_ms + self.definition.timeout?)
+    }
+
+    fn is_await(&self, unit: &UnitKey) -> bool {
+        self.definition.step_of(unit).is_some_and(|step| matches!(step.kind, StepKind::Await(_)))
     }
 
     fn may_begin(&self, at: &str, unit: &UnitKey) -> Checked {
@@ -471,6 +540,7 @@ impl Tracked {
         ensure!(self.settled.insert(unit.clone()), CHECK, "{at}: {unit} ended twice");
         self.queued.remove(unit);
         self.waiting.remove(unit);
+        self.awaits.remove(unit);
         Ok(())
     }
 

@@ -7,6 +7,7 @@
 //! * [`replay`]: histories are exactly what `decide` yields.
 //! * [`delivery`]: a task that is handed out is recorded; a repeat says so.
 //! * [`promise`]: what is acknowledged is durable, what is refused is absent.
+//! * [`signal`]: what is sent to an execution and acknowledged is recorded once and taken once, in order, or left over.
 //! * [`read`]: nothing is shown that is not committed, and nothing older than what was shown before.
 //! * [`log`]: no line of level ERROR that no injected fault explains.
 //! * [`patience`]: long polls and waits end early only with something to say, and do end.
@@ -23,6 +24,7 @@ pub mod patience;
 pub mod promise;
 pub mod read;
 pub mod replay;
+pub mod signal;
 pub mod violation;
 
 pub(crate) use violation::ensure;
@@ -43,6 +45,7 @@ pub struct Checks {
     pub history: history::HistoryCheck,
     pub delivery: delivery::DeliveryCheck,
     pub promise: promise::PromiseCheck,
+    pub signal: signal::SignalCheck,
     pub read: read::ReadCheck,
     pub pace: pace::PaceCheck,
 }
@@ -79,7 +82,8 @@ impl Checks {
     /// After every commit.
     pub fn on_commit(&mut self, committed: &Committed<'_>, marks: &mut Coverage) -> Checked {
         self.fence.on_commit(committed)?;
-        self.history.on_commit(committed, marks)
+        self.history.on_commit(committed, marks)?;
+        self.signal.on_commit(committed, &self.history, marks)
     }
 
     /// Before every answer leaves.
@@ -87,12 +91,14 @@ impl Checks {
         patience::on_answer(answer)?;
         self.delivery.on_answer(answer, &self.history, marks)?;
         self.promise.on_answer(answer, &self.history, book, marks)?;
+        self.signal.on_answer(answer, &self.history, book, marks)?;
         self.read.on_answer(answer, &self.history, marks)
     }
 
     /// At the end of the run.
     pub fn at_end(&mut self, store: &ModelStore, book: &Book) -> Checked {
         self.history.at_end(store)?;
-        self.promise.at_end(store, book)
+        self.promise.at_end(store, book)?;
+        self.signal.at_end(&self.history, book)
     }
 }

@@ -37,11 +37,19 @@ impl PromiseCheck {
             (Request::Start(start), Reply::Started(started)) => self.on_started(start, started, histories, book, marks),
             (Request::Start(start), Reply::Error(error)) => on_start_refused(start, error.code, histories, book, marks),
             (Request::Cancel { execution, .. }, Reply::Cancelled(_)) => {
-                let asked = histories.get(execution).is_some_and(|t| t.cancel_requested() || t.ended.is_some());
+                // What winds down already is cancelled no more.
+                let asked = histories.get(execution).is_some_and(|t| t.winds_down());
                 ensure!(asked, CHECK, "the cancel of {execution} is acknowledged and not recorded");
                 Ok(())
             }
-            (Request::Cancel { execution, .. }, Reply::Error(error)) if error.code == ErrorCode::ExecutionFinished => {
+            (Request::Terminate { execution, .. }, Reply::Terminated(_)) => {
+                let asked = histories.get(execution).is_some_and(|t| t.ended.is_some());
+                ensure!(asked, CHECK, "{execution} is said to be terminated, and runs");
+                Ok(())
+            }
+            (Request::Cancel { execution, .. } | Request::Terminate { execution, .. }, Reply::Error(error))
+                if error.code == ErrorCode::ExecutionFinished =>
+            {
                 let ended = histories.get(execution).is_some_and(|t| t.ended.is_some());
                 ensure!(ended, CHECK, "{execution} is said to have ended, and runs");
                 Ok(())

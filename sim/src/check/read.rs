@@ -4,7 +4,7 @@
 use super::history::{HistoryCheck, Tracked};
 use super::{Answer, Checked, Violation, ensure};
 use crate::coverage::{Coverage, Mark};
-use orbit_core::api::response::{ExecutionItem, ExecutionView, History};
+use orbit_core::api::response::{ExecutionItem, ExecutionView, History, Signalled, Updated};
 use orbit_core::api::{ErrorCode, Reply, Request};
 use orbit_core::execution::event::Event;
 use orbit_core::id::{ExecutionId, Seq};
@@ -53,6 +53,11 @@ impl ReadCheck {
             }
             (Request::Start(_), Reply::Started(started)) => {
                 self.show(&started.execution_id, Seq(1));
+                Ok(())
+            }
+            (Request::Signal { execution, .. }, Reply::Signalled(Signalled { seq }))
+            | (Request::Update { execution, .. }, Reply::Updated(Updated { seq, .. })) => {
+                self.show(execution, *seq);
                 Ok(())
             }
             (Request::Poll(_) | Request::Report { .. }, reply) => {

@@ -1,8 +1,9 @@
 //! What the world's clients and workers asked for, said and were told: what the checks hold the server to.
 
-use orbit_core::api::request::{Start, TaskOutcome};
+use orbit_core::api::Request;
+use orbit_core::api::request::{Message, Start, TaskOutcome};
 use orbit_core::definition::Definition;
-use orbit_core::id::{ExecutionId, Token, Version, WorkflowName};
+use orbit_core::id::{ExecutionId, Seq, Token, Version, WorkflowName};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,6 +20,32 @@ pub struct StartRecord {
     pub acknowledged: bool,
 }
 
+/// A signal or an update that was sent.
+#[derive(Clone, Debug)]
+pub struct MessageRecord {
+    pub execution: ExecutionId,
+    /// An update, not a signal.
+    pub update: bool,
+    pub message: Message,
+    /// Requests that were sent, whatever became of them.
+    pub sent: u64,
+    /// Requests that were answered with a refusal.
+    pub refused: u64,
+    /// The number that was answered.
+    pub told: Option<Seq>,
+}
+
+impl MessageRecord {
+    /// The request that sends it.
+    pub fn request(&self) -> Request {
+        let (execution, message) = (self.execution.clone(), self.message.clone());
+        match self.update {
+            true => Request::Update { execution, update: message },
+            false => Request::Signal { execution, signal: message },
+        }
+    }
+}
+
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub struct Book {
@@ -30,6 +57,10 @@ pub struct Book {
     anonymous_acknowledged: BTreeSet<ExecutionId>,
     /// Every outcome that was reported of a delivery, and how often any was.
     reports: BTreeMap<Token, (Vec<TaskOutcome>, u32)>,
+    /// By their payloads, as text: no two have the same.
+    messages: BTreeMap<String, MessageRecord>,
+    /// How many messages were made.
+    made: u64,
 }
 
 impl Book {
@@ -61,8 +92,50 @@ impl Book {
         &self.documents
     }
 
-    /// A start is sent.
-    pub fn asked(&mut self, start: &Start) {
+    /// A request is sent.
+    pub fn asked(&mut self, request: &Request) {
+        match request {
+            Request::Start(start) => self.start_asked(start),
+            Request::Signal { execution, signal } => self.message_sent(execution, signal, false),
+            Request::Update { execution, update } => self.message_sent(execution, update, true),
+            _ => {}
+        }
+    }
+
+    fn message_sent(&mut self, execution: &ExecutionId, message: &Message, update: bool) {
+        let fresh = || MessageRecord {
+            execution: execution.clone(),
+            update,
+            message: message.clone(),
+            sent: 0,
+            refused: 0,
+            told: None,
+        };
+        self.messages.entry(message.payload.to_string()).or_insert_with(fresh).sent += 1;
+    }
+
+    /// A mark for the payload of a new message.
+    pub fn next_mark(&mut self) -> u64 {
+        self.made += 1;
+        self.made
+    }
+
+    /// The message that brought this payload.
+    pub fn message(&self, payload: &Value) -> Option<&MessageRecord> {
+        self.messages.get(&payload.to_string())
+    }
+
+    /// The same, to write something down.
+    pub fn message_mut(&mut self, payload: &Value) -> Option<&mut MessageRecord> {
+        self.messages.get_mut(&payload.to_string())
+    }
+
+    /// Every message.
+    pub fn messages(&self) -> impl Iterator<Item = &MessageRecord> {
+        self.messages.values()
+    }
+
+    fn start_asked(&mut self, start: &Start) {
         match &start.execution_id {
             None => self.anonymous_sent += 1,
             Some(id) => {

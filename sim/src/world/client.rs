@@ -1,19 +1,29 @@
-//! Clients: they deploy, start, cancel, wait and read, one request at a time; they repeat what failed.
+//! Clients: they deploy, start, send, ask, cancel, wait and read, one request at a time; they repeat what failed.
+//!
+//! The last one, the helper, does nothing before the world is healed: then it sends what executions wait for and nobody
+//! else sends.
 
 use super::World;
 use super::event::Event;
 use super::network::{Actor, Heard};
+use crate::check::read::named;
 use crate::rng::Ratio;
 use crate::workload;
-use orbit_core::api::request::{ListExecutions, Start};
+use orbit_core::api::request::{ListExecutions, Message, Start};
 use orbit_core::api::{ErrorCode, Reply, Request};
 use orbit_core::execution::event::Labels;
-use orbit_core::id::{ExecutionId, Seq};
+use orbit_core::id::{ExecutionId, QueryName, Seq, SignalName};
 use orbit_core::node::RequestId;
 use std::time::Duration;
 
 /// How often a client repeats a request before it gives up, while the world is broken.
 const TRIES: u32 = 8;
+
+/// How often the helper looks whether there is something to send.
+const HELPER_MS: u64 = 100;
+
+/// Signals and updates that some definitions declare, and one that none does.
+const NAMES: [&str; 6] = ["go", "paid", "note", "change", "raise", "nothing"];
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
@@ -52,6 +62,11 @@ impl World {
     pub(super) fn client_goes(&mut self, index: usize) {
         let doing = match self.clients[index].doing.take() {
             Some(doing) => doing,
+            None if self.is_helper(index) && self.audit.is_none() => match self.owed() {
+                Some(request) => Doing { request, must: true, tries: 0, exchange: None },
+                None if self.healed => return self.at(self.now.plus_ms(HELPER_MS), Event::Client(index)),
+                None => return,
+            },
             None => match self.next_request(index) {
                 Some(request) => {
                     let must = matches!(request, Request::Start(_) | Request::Deploy { .. }) || self.audit.is_some();
@@ -70,6 +85,10 @@ impl World {
         self.clients[index].doing = Some(Doing { tries: doing.tries + 1, exchange: Some(exchange), ..doing });
     }
 
+    fn is_helper(&self, index: usize) -> bool {
+        index + 1 == self.clients.len()
+    }
+
     fn next_request(&mut self, index: usize) -> Option<Request> {
         if let Some(audit) = &mut self.audit {
             return audit.pop();
@@ -80,7 +99,7 @@ impl World {
         }
         let habits = self.plan.habits.clone();
         let ids = self.book.ids();
-        let none_runs = self.store().owners().is_empty();
+        let running: Vec<ExecutionId> = self.store().owners().keys().cloned().collect();
         let dice = &mut self.dice.clients;
         if self.starts_left > 0 && !self.healed && dice.chance(Ratio::new(1, 2)) {
             return Some(self.next_start());
@@ -89,12 +108,20 @@ impl World {
             // Nothing to read yet; a healed world that never started anything has nothing to do.
             return (!self.healed).then_some(Request::Health);
         }
-        if self.healed && none_runs {
+        if self.healed && running.is_empty() {
             return None;
         }
         let id = dice.pick(&ids).clone();
         if dice.chance(habits.cancel) && !self.healed {
             return Some(Request::Cancel { execution: id, reason: Some("no longer wanted".into()) });
+        }
+        if dice.chance(habits.terminate) && !self.healed {
+            return Some(Request::Terminate { execution: id, reason: None });
+        }
+        if dice.chance(habits.message) && !self.healed {
+            let to_one_that_runs = dice.chance(Ratio::new(3, 4)) && !running.is_empty();
+            let id = if to_one_that_runs { dice.pick(&running).clone() } else { id };
+            return Some(self.next_message(id));
         }
         Some(match dice.below(14) {
             0..=3 => Request::GetExecution(id),
@@ -117,6 +144,61 @@ impl World {
         })
     }
 
+    /// What an execution waits for and nobody else sends: liveness can be demanded of it then.
+    fn owed(&mut self) -> Option<Request> {
+        if !self.healed {
+            return None;
+        }
+        if let Some(execution) = self.stuck.pop_first() {
+            return Some(Request::Cancel { execution, reason: Some("too much waits".into()) });
+        }
+        let waits = self.checks.history.all().find_map(|(id, tracked)| Some((id.clone(), tracked.waits_for()?)));
+        let (execution, (name, update)) = waits?;
+        let mark = self.book.next_mark();
+        let payload = std::sync::Arc::new(workload::good_payload(mark));
+        let message = Message { name, payload, key: Some(format!("owed {mark}")) };
+        Some(match update {
+            true => Request::Update { execution, update: message },
+            false => Request::Signal { execution, signal: message },
+        })
+    }
+
+    /// A signal or an update, new or sent before, right or not; or a query.
+    fn next_message(&mut self, execution: ExecutionId) -> Request {
+        let dice = &mut self.dice.clients;
+        if dice.chance(Ratio::new(1, 8)) {
+            let name = QueryName::new(*dice.pick(&["progress", "double", "nothing"]));
+            return Request::Query { execution, name };
+        }
+        let earlier: Vec<_> =
+            self.book.messages().filter(|m| m.execution == execution && m.message.key.is_some()).collect();
+        if dice.chance(self.plan.habits.repeat_message) && !earlier.is_empty() {
+            return dice.pick(&earlier).request();
+        }
+        let known = self.checks.history.get(&execution).map(|tracked| &tracked.definition);
+        let declared: Vec<&SignalName> =
+            known.into_iter().flat_map(|d| d.signals.keys().chain(d.updates.keys())).collect();
+        let name = match declared.is_empty() || dice.chance(Ratio::new(1, 12)) {
+            true => SignalName::new(*dice.pick(&NAMES)),
+            false => (*dice.pick(&declared)).clone(),
+        };
+        let update = matches!(name.as_str(), "change" | "raise") != dice.chance(Ratio::new(1, 30));
+        let mark = self.book.next_mark();
+        let payload = std::sync::Arc::new(workload::any_payload(dice, mark));
+        // A few ids, so that different messages come to have the same.
+        let few = format!("id-{}", dice.below(4));
+        let key = match dice.below(6) {
+            0 | 1 => None,
+            2 | 3 => Some(few),
+            _ => Some(format!("id of {mark}")),
+        };
+        let message = Message { name, payload, key };
+        match update {
+            true => Request::Update { execution, update: message },
+            false => Request::Signal { execution, signal: message },
+        }
+    }
+
     fn next_start(&mut self) -> Request {
         let habits = &self.plan.habits;
         let dice = &mut self.dice.clients;
@@ -125,7 +207,8 @@ impl World {
             let mut start = (*dice.pick(&earlier)).clone();
             if dice.chance(Ratio::new(1, 3)) {
                 // The same id for something else: to be refused.
-                start.input = std::sync::Arc::new(serde_json::json!({"n": -1, "flag": false, "pause": 1}));
+                let input = serde_json::json!({"n": -1, "flag": false, "pause": 1, "list": []});
+                start.input = std::sync::Arc::new(input);
             }
             return Request::Start(start);
         }
@@ -157,6 +240,18 @@ impl World {
                 !matches!(&doing.request, Request::Start(start) if start.execution_id.is_none())
             }
         };
+        // Nor of a message; the checks want to see each of them once.
+        let once = match &doing.request {
+            Request::Signal { signal: message, .. } | Request::Update { update: message, .. } => message.key.is_none(),
+            _ => false,
+        };
+        let full = matches!(&heard, Heard::Response(response) if matches!(&response.reply, Reply::Error(error)
+            if error.details.get("limit").is_some_and(|limit| limit == "max_pending_signals")));
+        if let (true, true, Some(execution)) = (full, self.healed, named(&doing.request)) {
+            // Nothing that waits will be taken any more, and nothing else is let in.
+            self.stuck.insert(execution.clone());
+        }
+        let again = again && !full && !once;
         let enough = doing.tries >= TRIES && !(doing.must && self.healed);
         if let (Request::Deploy { document, .. }, Heard::Response(response)) = (&doing.request, &heard)
             && matches!(response.reply, Reply::Deployed(_))
@@ -167,8 +262,8 @@ impl World {
         if !again || enough {
             self.clients[index].doing = None;
         }
-        let wait =
-            if again { self.dice.clients.between([20, 400]) } else { self.dice.clients.between(self.plan.think_ms) };
+        let think = if self.is_helper(index) { [1, 20] } else { self.plan.think_ms };
+        let wait = self.dice.clients.between(if again { [20, 400] } else { think });
         self.at(self.now.plus_ms(wait), Event::Client(index));
     }
 }

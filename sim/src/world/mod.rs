@@ -26,14 +26,14 @@ use crate::report::{Failure, Trace};
 use crate::rng::{Dice, Ratio, Stream, Streams};
 use crate::store::ModelStore;
 use crate::workload;
-use book::Book;
+use book::{Book, MessageRecord};
 use client::Client;
 use clock::{HostClock, Time};
 use disk::Disk;
 use event::{Event, WorkerEvent};
 use network::Network;
 use orbit_core::api::Request;
-use orbit_core::id::{ClusterId, Seq};
+use orbit_core::id::{ClusterId, ExecutionId, Seq};
 use orbit_core::mutant::Mutant;
 use postgres::Database;
 use server::{Pid, Process};
@@ -64,6 +64,8 @@ pub struct World {
     pub(crate) clients: Vec<Client>,
     pub(crate) workers: Vec<Worker>,
     starts_left: u32,
+    /// Executions in which more waits to be taken than is let in: somebody must cancel them.
+    stuck: BTreeSet<ExecutionId>,
     /// Documents whose deployment was acknowledged.
     deployed: BTreeSet<usize>,
     book: Book,
@@ -111,9 +113,11 @@ impl World {
             processes: BTreeMap::new(),
             last_pid: 0,
             network: Network::default(),
-            clients: (0..plan.clients).map(|_| Client::default()).collect(),
+            // One more: the helper.
+            clients: (0..=plan.clients).map(|_| Client::default()).collect(),
             workers,
             starts_left: plan.starts,
+            stuck: BTreeSet::new(),
             deployed: BTreeSet::new(),
             book: Book::new(workload::definitions(plan.seed, plan.workflows)),
             checks: Checks::default(),
@@ -227,6 +231,9 @@ impl World {
                 max_bytes: 1 << 20,
             });
         }
+        // What was sent and answered is answered the same for ever.
+        let told = self.book.messages().filter(|m| m.told.is_some() && m.message.key.is_some());
+        audit.extend(told.take(20).map(MessageRecord::request));
         self.audit = Some(audit);
         let pid = *self.processes.keys().next().expect("a server lives, or there is something to wait for");
         if self.dice.faults.chance(Ratio::new(1, 2)) {

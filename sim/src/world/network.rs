@@ -80,9 +80,7 @@ impl World {
     pub(super) fn send(&mut self, actor: Actor, request: Request, timeout_ms: u64) -> RequestId {
         self.network.next += 1;
         let id = RequestId(self.network.next);
-        if let Request::Start(start) = &request {
-            self.book.asked(start);
-        }
+        self.book.asked(&request);
         let process = self.address();
         let exchange = Exchange {
             actor,

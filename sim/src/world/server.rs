@@ -121,6 +121,8 @@ impl World {
                 max_history_events: plan.max_history,
                 max_queued_requests: plan.max_queued,
                 max_payload_bytes: plan.max_payload,
+                max_fan_out: plan.max_fan_out,
+                max_pending_signals: plan.max_pending,
                 max_resident_executions: plan.max_resident,
                 max_append_groups: plan.max_append_groups,
                 max_append_bytes: plan.max_append_bytes,

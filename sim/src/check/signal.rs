@@ -1,0 +1,336 @@
+//! Signals and updates: what is acknowledged is recorded exactly once, under the number that was told; what is refused is
+//! absent; what is received is taken at most once, in order of arrival, and named as left over where nothing took it. The
+//! answer to an update is its recorded result.
+//!
+//! The payload of each message is like no other, so that the book knows whose it is.
+
+use super::history::{HistoryCheck, Tracked};
+use super::{Answer, Checked, Committed, Violation, ensure};
+use crate::coverage::{Coverage, Mark};
+use crate::schema;
+use crate::store::Change;
+use crate::world::book::Book;
+use orbit_core::api::request::Message;
+use orbit_core::api::{ErrorCode, Reply, Request};
+use orbit_core::definition::Place;
+use orbit_core::execution::event::{Event, Json, Recorded, Unconsumed};
+use orbit_core::id::{ExecutionId, Seq, SignalName, UnitKey};
+use orbit_core::store::append::Status;
+use orbit_core::time::ClusterMs;
+use std::collections::{BTreeMap, BTreeSet};
+
+const CHECK: &str = "signal";
+
+/// A signal that comes so shortly before or after its step's deadline has raced it.
+const RACE_MS: i64 = 50;
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub struct SignalCheck {
+    executions: BTreeMap<ExecutionId, Inbox>,
+}
+
+/// What an execution was sent.
+#[derive(Debug, Default)]
+struct Inbox {
+    /// How many events of its history were looked at.
+    seen: usize,
+    /// Not taken yet: numbers with names, in order of arrival.
+    waiting: BTreeMap<Seq, SignalName>,
+    /// Payloads, as text.
+    payloads: BTreeSet<String>,
+    /// Ids of the senders.
+    keys: BTreeMap<String, Seq>,
+    /// Deadlines of steps that wait, or waited.
+    deadlines: BTreeMap<UnitKey, (SignalName, ClusterMs)>,
+    awaiting: BTreeSet<UnitKey>,
+}
+
+impl SignalCheck {
+    pub fn on_commit(&mut self, committed: &Committed<'_>, histories: &HistoryCheck, marks: &mut Coverage) -> Checked {
+        for change in &committed.commit.changes {
+            let Change::Group { group, repeated: false, .. } = change else { continue };
+            for member in &group.members {
+                let Some(tracked) = histories.get(&member.execution) else { continue };
+                let inbox = self.executions.entry(member.execution.clone()).or_default();
+                let fresh = &tracked.events[inbox.seen..];
+                inbox.seen = tracked.events.len();
+                for recorded in fresh {
+                    inbox.on_event(&member.execution, recorded, committed.book, marks)?;
+                }
+                let received = |e: &Recorded| is_message(&e.event);
+                if tracked.ended == Some(Status::Completed) && fresh.iter().any(received) {
+                    marks.hit(Mark::SignalRacedCompletion);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub fn on_answer(
+        &mut self,
+        answer: &Answer<'_>,
+        histories: &HistoryCheck,
+        book: &mut Book,
+        marks: &mut Coverage,
+    ) -> Checked {
+        let (execution, message, update) = match &*answer.exchange.request {
+            Request::Signal { execution, signal } => (execution, signal, false),
+            Request::Update { execution, update } => (execution, update, true),
+            Request::Query { .. } => {
+                match &answer.response.reply {
+                    Reply::Queried(_) => marks.hit(Mark::QueryAnswered),
+                    Reply::Error(error) if error.code == ErrorCode::QueryFailed => marks.hit(Mark::QueryFailed),
+                    _ => {}
+                }
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        let tracked = histories.get(execution);
+        match (&answer.response.reply, update) {
+            (Reply::Signalled(told), false) => {
+                marks.hit(Mark::SignalAcknowledged);
+                acknowledged(execution, tracked, message, told.seq, None, book, marks)
+            }
+            (Reply::Updated(told), true) => {
+                marks.hit(Mark::UpdateAnswered);
+                acknowledged(execution, tracked, message, told.seq, Some(&told.result), book, marks)
+            }
+            (Reply::Error(error), _) => {
+                let full = error.details.get("limit").is_some_and(|limit| limit == "max_pending_signals");
+                if full {
+                    marks.hit(Mark::SignalsTooMany);
+                }
+                refused(execution, tracked, message, update, error.code, book, marks)
+            }
+            (other, _) => Err(Violation::safety(CHECK, format!("{message:?} is answered with {other:?}"))),
+        }
+    }
+
+    pub fn at_end(&self, histories: &HistoryCheck, book: &Book) -> Checked {
+        for record in book.messages() {
+            let id = &record.execution;
+            let text = record.message.payload.to_string();
+            let taken = self.executions.get(id).is_some_and(|inbox| inbox.payloads.contains(&text));
+            if record.refused == record.sent {
+                ensure!(!taken, CHECK, "every sending of {text} to {id} was refused, and it is recorded");
+            }
+            if let Some(seq) = record.told {
+                let there = histories.get(id).and_then(|tracked| at(tracked, seq)).is_some_and(is_message);
+                ensure!(there, CHECK, "{text} to {id} was acknowledged as #{seq} and is not there");
+            }
+        }
+        Ok(())
+    }
+}
+
+fn at(tracked: &Tracked, seq: Seq) -> Option<&Event> {
+    let index = usize::try_from(seq.0.checked_sub(1)?).ok()?;
+    tracked.events.get(index).map(|recorded| &recorded.event)
+}
+
+fn is_message(event: &Event) -> bool {
+    message(event).is_some()
+}
+
+/// Name, payload, id of the sender, and the result of an update.
+fn message(event: &Event) -> Option<(&SignalName, &Json, Option<&String>, Option<&Json>)> {
+    match event {
+        Event::SignalReceived { signal, payload, signal_id, .. } => Some((signal, payload, signal_id.as_ref(), None)),
+        Event::UpdateAccepted { update, payload, update_id, result } => {
+            Some((update, payload, update_id.as_ref(), Some(result)))
+        }
+        _ => None,
+    }
+}
+
+fn acknowledged(
+    execution: &ExecutionId,
+    tracked: Option<&Tracked>,
+    sent: &Message,
+    seq: Seq,
+    result: Option<&Json>,
+    book: &mut Book,
+    marks: &mut Coverage,
+) -> Checked {
+    let recorded = tracked.and_then(|tracked| at(tracked, seq)).and_then(message);
+    let Some((name, payload, key, recorded_result)) = recorded else {
+        let text = format!("`{}` is acknowledged to {execution} as #{seq}, and not recorded there", sent.name);
+        return Err(Violation::safety(CHECK, text));
+    };
+    ensure!(
+        *name == sent.name && key == sent.key.as_ref(),
+        CHECK,
+        "{sent:?} is acknowledged as {execution}#{seq}, where `{name}` of {key:?} is recorded"
+    );
+    // A repetition under an id is answered as the first was, whatever it brings.
+    let own = *payload == sent.payload;
+    ensure!(own || key.is_some(), CHECK, "{sent:?} is acknowledged as {execution}#{seq}, which has {payload}");
+    ensure!(
+        recorded_result == result,
+        CHECK,
+        "{execution}#{seq} is answered with {result:?}, and {recorded_result:?} is recorded"
+    );
+    let record = book.message_mut(&sent.payload).expect("it was sent");
+    ensure!(
+        record.told.is_none_or(|before| before == seq),
+        CHECK,
+        "{sent:?} is acknowledged as {execution}#{seq}, and was as #{:?} before",
+        record.told
+    );
+    if record.told.replace(seq).is_some() || !own {
+        marks.hit(Mark::SignalRepeated);
+    }
+    Ok(())
+}
+
+fn refused(
+    execution: &ExecutionId,
+    tracked: Option<&Tracked>,
+    sent: &Message,
+    update: bool,
+    code: ErrorCode,
+    book: &mut Book,
+    marks: &mut Coverage,
+) -> Checked {
+    let definition = tracked.map(|tracked| &tracked.definition);
+    let schema = definition.and_then(|definition| match update {
+        false => definition.signals.get(&sent.name)?.payload.as_ref(),
+        true => definition.updates.get(&sent.name)?.payload.as_ref(),
+    });
+    match code {
+        ErrorCode::OutcomeUnknown | ErrorCode::Internal => return Ok(()),
+        ErrorCode::UnknownSignal | ErrorCode::UnknownUpdate => {
+            let declared = definition.is_some_and(|definition| match update {
+                false => definition.signals.contains_key(&sent.name),
+                true => definition.updates.contains_key(&sent.name),
+            });
+            ensure!(!declared, CHECK, "`{}` is said to be unknown to {execution}, and is declared", sent.name);
+            marks.hit(Mark::SignalUnknown);
+        }
+        ErrorCode::SignalPayloadInvalid | ErrorCode::UpdatePayloadInvalid => {
+            let wrong = schema.is_some_and(|schema| schema::matches(schema, &sent.payload).is_err());
+            ensure!(wrong, CHECK, "the payload of {sent:?} is refused, and matches its schema");
+            marks.hit(Mark::SignalMisfit);
+        }
+        ErrorCode::ExecutionFinished => {
+            let ends = tracked.is_some_and(Tracked::winds_down);
+            ensure!(ends, CHECK, "{execution} is said to end, and runs");
+            marks.hit(Mark::SignalTooLate);
+        }
+        ErrorCode::SignalIdConflict => {
+            let other = |recorded: &Recorded| {
+                message(&recorded.event).is_some_and(|(name, _, key, result)| {
+                    key == sent.key.as_ref() && (*name != sent.name || result.is_some() != update)
+                })
+            };
+            let used = tracked.is_some_and(|tracked| tracked.events.iter().any(other));
+            ensure!(used, CHECK, "the id of {sent:?} is said to be used by another message of {execution}");
+            marks.hit(Mark::SignalIdTaken);
+        }
+        ErrorCode::UpdateRejected => {
+            ensure!(update, CHECK, "{sent:?} is a signal, and rejected as an update");
+            marks.hit(Mark::UpdateRejected);
+        }
+        _ => {}
+    }
+    book.message_mut(&sent.payload).expect("it was sent").refused += 1;
+    Ok(())
+}
+
+impl Inbox {
+    fn on_event(&mut self, id: &ExecutionId, recorded: &Recorded, book: &Book, marks: &mut Coverage) -> Checked {
+        let (seq, at_ms) = (recorded.seq, recorded.at_ms);
+        if let Some((name, payload, key, result)) = message(&recorded.event) {
+            self.receive(id, seq, (name, payload, key, result.is_some()), book)?;
+            let close = |(awaited, deadline): &(SignalName, ClusterMs)| {
+                awaited == name && (at_ms.0 - deadline.0).abs() <= RACE_MS
+            };
+            if self.deadlines.values().any(close) {
+                marks.hit(Mark::SignalRacedTimeout);
+            }
+        }
+        match &recorded.event {
+            Event::SignalAwaited { step, signal, deadline_ms } => {
+                self.awaiting.insert(step.clone());
+                if let Some(deadline) = deadline_ms {
+                    self.deadlines.insert(step.clone(), (signal.clone(), *deadline));
+                }
+            }
+            Event::SignalConsumed { step, signal, received } => {
+                self.take(id, seq, signal, *received)?;
+                if !self.awaiting.contains(step) {
+                    marks.hit(Mark::SignalWaited);
+                }
+            }
+            Event::HandlerStarted { handler } => {
+                if let Some(Place::Event { signal, received }) = Place::of_handler(handler.as_str()) {
+                    self.take(id, seq, &SignalName::new(signal), received)?;
+                }
+            }
+            event if event.is_terminal() => self.left_over(id, event, marks)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn receive(
+        &mut self,
+        id: &ExecutionId,
+        seq: Seq,
+        (name, payload, key, update): (&SignalName, &Json, Option<&String>, bool),
+        book: &Book,
+    ) -> Checked {
+        let Some(record) = book.message(payload) else {
+            return Err(Violation::safety(CHECK, format!("{id}#{seq}: nobody sent {payload}")));
+        };
+        let same = record.execution == *id
+            && record.update == update
+            && record.message.name == *name
+            && record.message.key.as_ref() == key;
+        ensure!(same, CHECK, "{id}#{seq}: `{name}` of {key:?} with {payload}, and what was sent is {record:?}");
+        let first = self.payloads.insert(payload.to_string());
+        ensure!(first, CHECK, "{id}#{seq}: `{name}` with {payload} is recorded a second time");
+        if let Some(key) = key {
+            let before = self.keys.insert(key.clone(), seq);
+            ensure!(before.is_none(), CHECK, "{id}#{seq}: {key:?} was taken in as #{before:?} before");
+        }
+        self.waiting.insert(seq, name.clone());
+        Ok(())
+    }
+
+    /// The oldest of its name is taken.
+    fn take(&mut self, id: &ExecutionId, seq: Seq, name: &SignalName, received: Seq) -> Checked {
+        let oldest = self.waiting.iter().find(|(_, waiting)| *waiting == name).map(|(seq, _)| *seq);
+        ensure!(
+            oldest == Some(received),
+            CHECK,
+            "{id}#{seq}: `{name}` #{received} is taken, and the oldest that waits is {oldest:?}"
+        );
+        self.waiting.remove(&received);
+        Ok(())
+    }
+
+    fn left_over(&self, id: &ExecutionId, event: &Event, marks: &mut Coverage) -> Checked {
+        let unconsumed: &[Unconsumed] = match event {
+            Event::WorkflowCompleted { unconsumed, .. }
+            | Event::WorkflowFailed { unconsumed, .. }
+            | Event::WorkflowCancelled { unconsumed, .. }
+            | Event::WorkflowTimedOut { unconsumed, .. }
+            | Event::WorkflowTerminated { unconsumed } => unconsumed,
+            _ => &[],
+        };
+        let named = unconsumed.iter().map(|one| (&one.received, &one.signal));
+        ensure!(
+            named.eq(self.waiting.iter()),
+            CHECK,
+            "{id} ends and names {unconsumed:?}, and nothing took {:?}",
+            self.waiting
+        );
+        if !unconsumed.is_empty() {
+            marks.hit(Mark::SignalLeftOver);
+        }
+        Ok(())
+    }
+}
