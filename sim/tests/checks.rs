@@ -98,11 +98,11 @@ fn gaps_time_that_goes_back_and_events_behind_the_end_are_found() {
     assert!(broken(gap).contains("x#3 follows #1"));
     let back = vec![(1, 5, created()), (2, 4, Event::WorkflowStarted)];
     assert!(broken(back).contains("time went back"));
-    let error = orbit_core::execution::TaskError::last("X", "");
     let behind = vec![
         (1, 5, created()),
-        (2, 5, Event::WorkflowFailed { error, compensation: None, unconsumed: Vec::new() }),
-        (3, 5, Event::WorkflowStarted),
+        (2, 5, Event::TerminateRequested { reason: None }),
+        (3, 5, Event::WorkflowTerminated { unconsumed: Vec::new() }),
+        (4, 5, Event::WorkflowStarted),
     ];
     assert!(broken(behind).contains("comes after the end"));
     let begins = vec![(1, 5, Event::WorkflowStarted)];

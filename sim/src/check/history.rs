@@ -3,6 +3,7 @@
 //!
 //! This check knows nothing of `decide`: it is a second opinion on it.
 
+use super::course::Course;
 use super::{Checked, Committed, Violation, ensure};
 use crate::coverage::{Coverage, Mark};
 use crate::schema;
@@ -49,8 +50,8 @@ pub struct Tracked {
     waiting: BTreeMap<UnitKey, ClusterMs>,
     uncertain: BTreeSet<Token>,
     cancelled: bool,
-    /// Something ended it otherwise than well, or its time is over.
-    winds_down: bool,
+    /// What is under way, and why it ends.
+    course: Course,
     /// Steps that wait for a signal for as long as it takes.
     awaits: BTreeMap<UnitKey, SignalName>,
     parked: bool,
@@ -86,7 +87,7 @@ impl Tracked {
 
     /// Whether it takes nothing in any more.
     pub fn winds_down(&self) -> bool {
-        self.winds_down || self.ended.is_some()
+        self.course.winds_down() || self.ended.is_some()
     }
 
     /// A signal that some step waits for and that will not come unless somebody sends it; whether it is an update.
@@ -240,7 +241,7 @@ impl Tracked {
             waiting: BTreeMap::new(),
             uncertain: BTreeSet::new(),
             cancelled: false,
-            winds_down: false,
+            course: Course::default(),
             awaits: BTreeMap::new(),
             parked: false,
         }
@@ -262,6 +263,7 @@ impl Tracked {
         let created = matches!(recorded.event, Event::WorkflowCreated { .. });
         ensure!(created == self.events.is_empty(), CHECK, "{at}: {:?} stands there", recorded.event);
         self.on_kind(&at, &recorded, committed, marks)?;
+        self.course.on_event(&at, &self.definition, &recorded.event, marks)?;
         self.events.push(recorded);
         Ok(())
     }
@@ -275,15 +277,11 @@ impl Tracked {
                     "max_fan_out" => Mark::ListTooLong,
                     _ => Mark::HistoryFull,
                 });
-                match step {
-                    Some(step) => self.settle(at, step)?,
-                    None => self.winds_down = true,
+                if let Some(step) = step {
+                    self.settle(at, step)?;
                 }
             }
-            Event::ContractViolated { .. } => {
-                self.winds_down = true;
-                marks.hit(Mark::OutputRefused);
-            }
+            Event::ContractViolated { .. } => marks.hit(Mark::OutputRefused),
             Event::StepScheduled { step, attempt, input, idempotency_key, redelivery } => {
                 self.may_begin(at, step)?;
                 if *redelivery {
@@ -363,12 +361,10 @@ impl Tracked {
                 marks.hit(Mark::RetryScheduled);
             }
             Event::StepFailed { step, .. } => {
-                let path = UnitPath::parse(step);
                 if let (Some(due), true) = (self.waiting.get(step), self.is_await(step)) {
                     self.is_time(at, *due, recorded, committed)?;
                     marks.hit(Mark::AwaitTimedOut);
                 }
-                self.winds_down |= !path.cleans_up() && path.index.is_none();
                 self.settle(at, step)?;
             }
             Event::StepCancelled { step } => {
@@ -397,7 +393,6 @@ impl Tracked {
             Event::CancelRequested { .. } => {
                 ensure!(!self.cancelled, CHECK, "{at}: cancelled twice");
                 self.cancelled = true;
-                self.winds_down = true;
                 if self.dispatched.iter().any(|(t, d)| !self.results.contains_key(t) && !self.settled.contains(&d.unit))
                 {
                     marks.hit(Mark::CancelInFlight);
@@ -428,10 +423,7 @@ impl Tracked {
             }
             Event::WorkflowTimedOut { .. } => self.ended = Some(Status::TimedOut),
             Event::WorkflowTerminated { .. } => self.ended = Some(Status::Terminated),
-            Event::TerminateRequested { .. } => {
-                self.cancelled = true;
-                self.winds_down = true;
-            }
+            Event::TerminateRequested { .. } => self.cancelled = true,
             Event::StepFanOut { step, .. } | Event::ChildScheduled { step, .. } => self.may_begin(at, step)?,
             Event::SignalAwaited { step, signal, deadline_ms } => {
                 self.may_begin(at, step)?;
@@ -460,17 +452,16 @@ impl Tracked {
             | Event::HandlerStarted { .. }
             | Event::HandlerCompleted { .. }
             | Event::HandlerFailed { .. }
+            | Event::ResultFailed { .. }
             | Event::CompensationStarted { .. }
             | Event::CompensationCompleted
             | Event::CompensationFailed { .. } => {}
-            Event::ResultFailed { .. } => self.winds_down = true,
             Event::WorkflowTimeoutReached => {
                 let due = self.times_out();
                 let Some(due) = due else {
                     return Err(Violation::safety(CHECK, format!("{at}: it has no time-out")));
                 };
                 self.is_time(at, due, recorded, committed)?;
-                self.winds_down = true;
             }
         }
         Ok(())
@@ -497,7 +488,7 @@ impl Tracked {
             .queued
             .iter()
             .filter_map(|(unit, (_, since))| self.definition.task_of(unit)?.queue_timeout.map(|limit| *since + limit));
-        let whole = self.times_out().filter(|_| !self.winds_down);
+        let whole = self.times_out().filter(|_| !self.course.winds_down());
         let wants = self.waiting.values().copied().chain(timeouts).chain(whole).min();
         let in_time = match (wake, wants) {
             (Wake::Hot, _) | (_, None) => true,

@@ -4,6 +4,8 @@
 //!
 //! * [`fence`]: one writer per term, and none after a newer one.
 //! * [`history`]: histories are gapless, end once, and say only what workers said and what the definition allows.
+//! * [`course`]: items, handlers, winding down, compensation and the end follow from the definition and the history.
+//! * [`interpreter`]: every execution ends as a second way to run its definition says.
 //! * [`replay`]: histories are exactly what `decide` yields.
 //! * [`delivery`]: a task that is handed out is recorded; a repeat says so.
 //! * [`promise`]: what is acknowledged is durable, what is refused is absent.
@@ -14,9 +16,11 @@
 //! * [`pace`]: nothing spins, whatever fails.
 //! * [`liveness`]: once the world is healed, everything comes to its end, or there is a reason to read.
 
+pub mod course;
 pub mod delivery;
 pub mod fence;
 pub mod history;
+pub mod interpreter;
 pub mod liveness;
 pub mod log;
 pub mod pace;
@@ -96,8 +100,11 @@ impl Checks {
     }
 
     /// At the end of the run.
-    pub fn at_end(&mut self, store: &ModelStore, book: &Book) -> Checked {
+    pub fn at_end(&mut self, store: &ModelStore, book: &Book, limits: interpreter::Limits) -> Checked {
         self.history.at_end(store)?;
+        for (id, tracked) in self.history.all() {
+            interpreter::check(id, tracked, limits)?;
+        }
         self.promise.at_end(store, book)?;
         self.signal.at_end(&self.history, book)
     }

@@ -98,12 +98,14 @@ fn definition(dice: &mut Dice, number: u32) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::SmallSchema;
     use orbit_core::definition::Definition;
 
     fn drawn(seeds: u64) -> impl Iterator<Item = Definition> {
         let all = (0..seeds).flat_map(|seed| definitions(seed, 3).into_iter().map(move |document| (seed, document)));
         all.map(|(seed, document)| {
-            Definition::from_document(&document)
+            Definition::check(&document, &SmallSchema)
+                .definition
                 .unwrap_or_else(|problems| panic!("seed {seed}: {problems:?}\n{document:#}"))
         })
     }

@@ -17,6 +17,7 @@ pub mod postgres;
 pub mod server;
 pub mod worker;
 
+use crate::check::interpreter::Limits;
 use crate::check::{Checked, Checks, Violation, liveness};
 use crate::coverage::Coverage;
 use crate::mutant::Planted;
@@ -153,7 +154,9 @@ impl World {
         }
         if self.failure.is_none() {
             let postgres = self.postgres.as_deref().map(Database::store);
-            let checked = self.checks.at_end(postgres.unwrap_or(&self.sqlite), &self.book);
+            let limits =
+                Limits { max_payload: self.plan.server.max_payload, max_fan_out: self.plan.server.max_fan_out };
+            let checked = self.checks.at_end(postgres.unwrap_or(&self.sqlite), &self.book, limits);
             self.holds(checked);
         }
         let executions = self.store().executions().len() as u64;

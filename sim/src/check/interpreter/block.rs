@@ -1,0 +1,162 @@
+//! A list of steps: that of the workflow, or of a handler.
+
+use super::{Act, Interpreter, Items, Round, Unit, no_value};
+use orbit_core::definition::unit::{item_unit, step_unit};
+use orbit_core::definition::{AwaitStep, ForStep, Local, Place, Step, StepKind, parse_duration, whole_number};
+use orbit_core::execution::event::{Json, TaskError, codes};
+use orbit_core::id::{HandlerKey, UnitKey};
+use serde_json::Value;
+use std::sync::Arc;
+
+impl Interpreter<'_> {
+    /// Looks at every step; whether all are over.
+    pub(super) fn block(&self, handler: Option<&HandlerKey>, failure: Option<&Json>, round: &mut Round) -> bool {
+        let (steps, local) = match handler.and_then(|key| Some((key, self.handlers.get(key)?))) {
+            None => (&self.definition.steps[..], Local::default()),
+            Some((key, run)) => {
+                let place = Place::of_handler(key.as_str()).expect("a handler's key");
+                let (own, event) = (Some(&run.outputs), run.event.as_ref());
+                (
+                    self.definition.steps_at(place),
+                    Local { own, absent_is_null: true, event, failure, ..Local::default() },
+                )
+            }
+        };
+        let outputs = local.own.unwrap_or(&self.outputs);
+        let mut over = true;
+        for step in steps {
+            let unit = step_unit(handler, &step.id);
+            match self.units.get(&unit) {
+                Some(state) if state.is_over() => continue,
+                Some(state) => self.step_goes_on(step, &unit, state, local, round),
+                None if step.after.iter().all(|before| outputs.contains_key(before)) => {
+                    match self.step_begins(step, &unit, local, round) {
+                        Ok(act) => round.acts.extend(act),
+                        Err(error) => round.fails(&unit, error),
+                    }
+                }
+                None => {}
+            }
+            over = false;
+        }
+        over
+    }
+
+    fn step_begins(
+        &self,
+        step: &Step,
+        unit: &UnitKey,
+        local: Local<'_>,
+        round: &mut Round,
+    ) -> Result<Option<Act>, TaskError> {
+        let unit = unit.clone();
+        if let Some(when) = &step.when {
+            match &*self.value(when, local)? {
+                Value::Bool(true) => {}
+                Value::Bool(false) => return Ok(Some(Act::Skip(unit))),
+                other => return Err(no_value(format!("`when` gave {other}"))),
+            }
+        }
+        Ok(Some(match &step.kind {
+            StepKind::Task(task) => Act::Give(unit, self.value(&task.input, local)?),
+            StepKind::Workflow(child) => Act::Give(unit, self.value(&child.input, local)?),
+            StepKind::ContinueAsNew(template) => return self.value(template, local).map(|_| None),
+            StepKind::Compute(template) => Act::Done(unit, self.value(template, local)?),
+            StepKind::Sleep(template) => {
+                let time = self.value(template, local)?;
+                let known = match &*time {
+                    Value::String(text) => parse_duration(text).is_some(),
+                    number => whole_number(number).is_some(),
+                };
+                if !known {
+                    return Err(no_value(format!("`sleep` gave {time}")));
+                }
+                Act::Become(unit, Unit::Sleeping)
+            }
+            StepKind::Await(wait) if self.takes(wait, round) => Act::Take(unit, wait.signal.clone()),
+            StepKind::Await(_) => Act::Become(unit, Unit::Awaiting),
+            StepKind::For(each) => match Arc::unwrap_or_clone(self.value(&each.list, local)?) {
+                Value::Array(list) => Act::Spread(unit, list.into_iter().map(Arc::new).collect()),
+                other => return Err(no_value(format!("`for` gave {other}"))),
+            },
+        }))
+    }
+
+    /// Whether there is a signal that no other step takes in this round.
+    fn takes(&self, wait: &AwaitStep, round: &mut Round) -> bool {
+        let taken = round.taken.entry(wait.signal.clone()).or_default();
+        let there = self.buffered.get(&wait.signal).is_some_and(|buffered| buffered.len() > *taken);
+        *taken += usize::from(there);
+        there
+    }
+
+    fn step_goes_on(&self, step: &Step, unit: &UnitKey, state: &Unit, local: Local<'_>, round: &mut Round) {
+        match (&step.kind, state) {
+            (_, Unit::Failing(error)) => round.fails(unit, error.clone()),
+            (StepKind::For(each), _) => {
+                if let Some(items) = self.items.get(unit) {
+                    self.items_go_on(each, unit, items, local, round);
+                }
+            }
+            (StepKind::Await(wait), _) if self.takes(wait, round) => {
+                round.acts.push(Act::Take(unit.clone(), wait.signal.clone()));
+            }
+            (StepKind::Await(wait), Unit::Late) => match &wait.otherwise {
+                None => round.fails(unit, TaskError::last(codes::TIMEOUT, "")),
+                Some(template) => match self.value(template, local) {
+                    Ok(output) => round.acts.push(Act::Done(unit.clone(), output)),
+                    Err(error) => round.fails(unit, error),
+                },
+            },
+            _ => {}
+        }
+    }
+
+    fn items_go_on(&self, each: &ForStep, unit: &UnitKey, items: &Items, local: Local<'_>, round: &mut Round) {
+        if items.begun.len() == items.list.len() && items.begun.values().all(Option::is_some) {
+            return round.acts.push(Act::Gather(unit.clone()));
+        }
+        let prefix = format!("{unit}[");
+        let of_items = || {
+            let from = self.units.range(UnitKey::new(prefix.as_str())..);
+            from.take_while(|(key, _)| key.as_str().starts_with(&prefix))
+        };
+        // An item's own end comes before that of its step.
+        for (item, state) in of_items() {
+            if let Unit::Failing(error) = state {
+                round.fails(item, error.clone());
+            }
+        }
+        let failed = of_items().find_map(|(_, state)| match state {
+            Unit::Failed(error) => Some(error),
+            _ => None,
+        });
+        if let Some(error) = failed {
+            return round.fails(unit, error.clone());
+        }
+        let under_way = of_items().filter(|(_, state)| !state.is_over()).count();
+        let free = match &*each.each {
+            StepKind::Compute(_) => usize::MAX,
+            _ => (each.parallel as usize).saturating_sub(under_way),
+        };
+        let waiting = (0..).zip(&items.list).filter(|(index, _)| !items.begun.contains_key(index));
+        for (index, value) in waiting.take(free) {
+            let item = item_unit(unit, index);
+            let local = Local { item: Some((value, index)), ..local };
+            let act = match &*each.each {
+                StepKind::Task(task) => self.value(&task.input, local).map(|input| Act::Give(item.clone(), input)),
+                StepKind::Compute(template) => {
+                    self.value(template, local).map(|output| Act::Done(item.clone(), output))
+                }
+                StepKind::Workflow(child) => {
+                    self.value(&child.input, local).map(|input| Act::Give(item.clone(), input))
+                }
+                _ => unreachable!("items are tasks, children or computed"),
+            };
+            match act {
+                Ok(act) => round.acts.push(act),
+                Err(error) => round.fails(&item, error),
+            }
+        }
+    }
+}
