@@ -285,7 +285,7 @@ impl State {
     /// Remembers what a sender was told.
     fn know(&mut self, seq: Seq, name: &SignalName, key: Option<&String>, result: Option<&Json>) {
         if let Some(key) = key {
-            let sent = Sent { name: name.clone(), seq, result: result.cloned() };
+            let sent = Sent { name: name.clone(), run: self.identity.run, seq, result: result.cloned() };
             self.sent.entry(key.clone()).or_insert(sent);
         }
     }

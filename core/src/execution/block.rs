@@ -2,8 +2,8 @@
 
 use crate::definition::unit::{Work, item_unit, step_unit};
 use crate::definition::{
-    AwaitStep, Definition, ExpressionError, ForStep, Local, Place, Scope, Step, StepKind, Template, parse_duration,
-    whole_number,
+    AwaitStep, Definition, ExpressionError, ForStep, Local, Place, Scope, Step, StepKind, Template, UnitPath,
+    parse_duration, whole_number,
 };
 use crate::execution::attempts;
 use crate::execution::event::{Event, Json, TaskError, codes};
@@ -152,14 +152,7 @@ impl<'a> Block<'a> {
                 StepKind::Sleep(template) => self
                     .sleep_time(template)
                     .map(|time| Event::TimerStarted { step: key.clone(), fire_at_ms: self.now + time }),
-                StepKind::Await(wait) => Ok(match decided.take(self.state, &wait.signal) {
-                    Some(received) => consumed(key, wait, received),
-                    None => Event::SignalAwaited {
-                        step: key.clone(),
-                        signal: wait.signal.clone(),
-                        deadline_ms: wait.timeout.map(|timeout| self.now + timeout),
-                    },
-                }),
+                StepKind::Await(wait) => Ok(self.begin_to_await(wait, key, decided)),
                 StepKind::For(each) => self.items(each).map(|items| Event::StepFanOut { step: key.clone(), items }),
             },
         };
@@ -191,6 +184,17 @@ impl<'a> Block<'a> {
         }
     }
 
+    fn begin_to_await(&self, wait: &'a AwaitStep, key: &UnitKey, decided: &mut Decided<'a>) -> Event {
+        match decided.take(self.state, &wait.signal) {
+            Some(received) => consumed(key, wait, received),
+            None => Event::SignalAwaited {
+                step: key.clone(),
+                signal: wait.signal.clone(),
+                deadline_ms: wait.timeout.map(|timeout| self.now + timeout),
+            },
+        }
+    }
+
     /// A signal that came counts, however late; else the time may be over.
     fn wait_on(&self, wait: &'a AwaitStep, key: &UnitKey, unit: &Unit, decided: &mut Decided<'a>) -> Option<Event> {
         if let Some(received) = decided.take(self.state, &wait.signal) {
@@ -217,16 +221,26 @@ impl<'a> Block<'a> {
         }
         let prefix = format!("{key}[");
         let units = self.state.units.range(UnitKey::new(prefix.as_str())..);
-        let mut failed: Option<(&UnitKey, &TaskError)> = None;
-        for (item, unit) in units.take_while(|(item, _)| item.as_str().starts_with(&prefix)) {
-            if let UnitStatus::Failed { error } = &unit.status {
-                failed = failed.or(Some((item, error)));
-            } else if let Some(event) = attempts::go_on(self.state, item, self.definition.work_of(item), unit, self.now)
-            {
+        let units = units.take_while(|(item, _)| item.as_str().starts_with(&prefix));
+        // In the order of the list, so that of two that await the same signal the earlier one takes the first.
+        let mut open: Vec<(Option<u32>, &UnitKey, &Unit)> =
+            units.map(|(item, unit)| (UnitPath::parse(item).index, item, unit)).collect();
+        open.sort_by_key(|(index, ..)| *index);
+        let mut failed: Option<&TaskError> = None;
+        for (_, item, unit) in open {
+            let event = match (&unit.status, &*each.each) {
+                (UnitStatus::Failed { error }, _) => {
+                    failed = failed.or(Some(error));
+                    None
+                }
+                (_, StepKind::Await(wait)) => self.wait_on(wait, item, unit, decided),
+                _ => attempts::go_on(self.state, item, self.definition.work_of(item), unit, self.now),
+            };
+            if let Some(event) = event {
                 decided.add(event);
             }
         }
-        if let Some((_, error)) = failed {
+        if let Some(error) = failed {
             return decided.add(Event::StepFailed { step: key.clone(), error: error.clone() });
         }
         let parallel = match &*each.each {
@@ -244,7 +258,8 @@ impl<'a> Block<'a> {
                     .render_with(&child.input, local)
                     .map(|input| attempts::begin(self.state, &item, Work::Child(child), 1, input)),
                 StepKind::Compute(template) => self.render_with(template, local).map(|output| succeeded(&item, output)),
-                _ => unreachable!("checked when the definition was read: items are tasks, children or computed"),
+                StepKind::Await(wait) => Ok(self.begin_to_await(wait, &item, decided)),
+                other => unreachable!("checked when the definition was read: no item does {other:?}"),
             };
             decided.add(event.unwrap_or_else(|error| Event::StepFailed { step: item, error }));
         }

@@ -251,15 +251,20 @@ pub struct Parent {
 pub struct Continued {
     /// When the execution was started.
     pub created_at_ms: ClusterMs,
-    /// Keys of senders, with what they were told.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub sent: BTreeMap<String, Sent>,
+    /// Keys of senders, with what they were told: the newest, as many as [`crate::execution::rollover`] keeps.
+    #[serde(default, skip_serializing_if = "no_keys")]
+    pub sent: Arc<BTreeMap<String, Sent>>,
+}
+
+fn no_keys(sent: &Arc<BTreeMap<String, Sent>>) -> bool {
+    sent.is_empty()
 }
 
 /// What the sender of a signal or update was told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sent {
     pub name: SignalName,
+    pub run: Run,
     pub seq: Seq,
     /// Of an update.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -50,8 +50,9 @@ pub struct State {
     pub succeeded: Vec<UnitKey>,
     /// Signals and updates that nothing has taken, oldest first.
     pub buffered: BTreeMap<SignalName, VecDeque<Received>>,
-    /// Keys of the senders of signals and updates, with what they were told.
+    /// Keys of the senders of signals and updates, with what they were told: in this run, and in those before.
     pub sent: BTreeMap<String, Sent>,
+    pub sent_before: Arc<BTreeMap<String, Sent>>,
     /// Handlers that have begun; those of events until they end.
     pub handlers: BTreeMap<HandlerKey, Handler>,
     pub compensation: Option<Compensation>,
@@ -303,7 +304,8 @@ impl State {
             fans: BTreeMap::new(),
             succeeded: Vec::new(),
             buffered: BTreeMap::new(),
-            sent: continued.as_ref().map(|continued| continued.sent.clone()).unwrap_or_default(),
+            sent: BTreeMap::new(),
+            sent_before: continued.as_ref().map(|continued| continued.sent.clone()).unwrap_or_default(),
             handlers: BTreeMap::new(),
             compensation: None,
         })
@@ -362,7 +364,7 @@ impl State {
     pub fn memory(&self) -> u64 {
         let inputs = self.units.values().filter_map(|unit| unit.input.as_ref());
         let received = self.buffered.values().flatten().map(|received| &received.payload);
-        let sent = self.sent.values().filter_map(|sent| sent.result.as_ref());
+        let sent = self.sent.values().chain(self.sent_before.values()).filter_map(|sent| sent.result.as_ref());
         let handled = self.handlers.values().flat_map(|handler| handler.event.iter().chain(handler.outputs.values()));
         let items = self.fans.values().flat_map(Fan::values);
         let values = inputs.chain(self.outputs.values()).chain(received).chain(sent).chain(handled).chain(items);
@@ -380,6 +382,11 @@ impl State {
             Some(End::Terminated { .. }) => Status::Terminated,
             Some(End::Continued) => Status::Running,
         }
+    }
+
+    /// What the sender with this key was told.
+    pub fn sent(&self, key: &str) -> Option<&Sent> {
+        self.sent.get(key).or_else(|| self.sent_before.get(key))
     }
 
     /// How many signals and updates nothing has taken.

@@ -157,6 +157,7 @@ fn of_unit(definition: &Definition, state: &State, key: &UnitKey, unit: &Unit, o
                 StepKind::Sleep(_) => WaitingKind::Sleep,
                 StepKind::Await(_) => WaitingKind::Await,
                 StepKind::For(_) if UnitPath::parse(key).index.is_none() => WaitingKind::For,
+                StepKind::For(each) if matches!(*each.each, StepKind::Await(_)) => WaitingKind::Await,
                 StepKind::For(_) | StepKind::Workflow(_) => WaitingKind::Workflow,
                 StepKind::ContinueAsNew(_) => WaitingKind::ContinueAsNew,
                 StepKind::Task(_) | StepKind::Compute(_) => WaitingKind::Compute,

@@ -92,7 +92,7 @@ impl<M: Mutants> Node<M> {
     fn take_signal(&mut self, draft: &mut Draft, message: Message, now: ClusterMs) -> Result<Reply, ApiError> {
         let Message { name, payload, key } = message;
         let resident = draft.resident.as_ref().expect("the caller looked it up");
-        if let Some(sent) = key.as_ref().and_then(|key| resident.state.sent.get(key)) {
+        if let Some(sent) = key.as_ref().and_then(|key| resident.state.sent(key)) {
             if sent.name != name {
                 return Err(id_conflict("signal_id", &sent.name));
             }
@@ -118,7 +118,7 @@ impl<M: Mutants> Node<M> {
     fn take_update(&mut self, draft: &mut Draft, message: Message, now: ClusterMs) -> Result<Reply, ApiError> {
         let Message { name, payload, key } = message;
         let resident = draft.resident.as_ref().expect("the caller looked it up");
-        if let Some(sent) = key.as_ref().and_then(|key| resident.state.sent.get(key)) {
+        if let Some(sent) = key.as_ref().and_then(|key| resident.state.sent(key)) {
             return match &sent.result {
                 Some(result) if sent.name == name => {
                     Ok(Reply::Updated(Updated { seq: sent.seq, result: result.clone() }))

@@ -81,7 +81,7 @@ pub fn step_plan() -> impl Strategy<Value = StepPlan> {
         1 => (0u32..5000).prop_map(Kind::Sleep),
         2 => any::<[bool; 3]>()
             .prop_map(|[timeout, otherwise, update]| Kind::Await { timeout, otherwise: otherwise && timeout, update }),
-        2 => (1u32..4, 0u8..3).prop_map(|(parallel, each)| Kind::For { parallel, each }),
+        2 => (1u32..4, 0u8..4).prop_map(|(parallel, each)| Kind::For { parallel, each }),
         2 => any::<bool>().prop_map(|timeout| Kind::Child { timeout }),
         1 => Just(Kind::Continue),
     ];
@@ -144,7 +144,7 @@ fn step(n: usize, plan: &StepPlan) -> Value {
                     json!({"workflow": "Child", "input": "${ item }", "retry": {"max_attempts": 2, "initial": "50ms"}})
                 }
             };
-            if plan.compensate && each > 0 {
+            if plan.compensate && (each == 1 || each == 3) {
                 step["compensate"] = json!({"task": "test.undo", "input": ["${ item }", "${ output }"]});
             }
         }

@@ -103,7 +103,7 @@ fn an_undeclared_signal_and_one_too_many_are_refused() {
 fn a_sender_s_key_is_remembered_with_what_it_was_told() {
     let mut machine = waits();
     assert!(machine.command(signal("go", json!(1), Some("k-1"), 9)));
-    let sent = machine.state.sent.get("k-1").expect("remembered").clone();
+    let sent = machine.state.sent("k-1").expect("remembered").clone();
     assert_eq!(sent.name.as_str(), "go");
     let received = machine.events.iter().find(|e| matches!(e.event, Event::SignalReceived { .. })).expect("recorded");
     assert_eq!(sent.seq, received.seq);

@@ -165,7 +165,7 @@ fn fields_stand_where_they_mean_something() {
     let found = told(|d| d["steps"][2]["do"] = json!({"sleep": "1s"}));
     assert!(found[0].contains("`do` has no field `sleep`"), "{found:?}");
     let found = problem(|d| d["steps"][2]["do"] = json!({"compute": "${ item }"}));
-    assert!(found.contains("items that are computed need not be undone"), "{found}");
+    assert!(found.contains("items that are computed or awaited need not be undone"), "{found}");
     assert!(problem(|d| d["steps"][2]["for"] = json!("lines")).contains("must be a list, or one expression"));
     let found = told(|d| d["steps"][3]["queue_timeout"] = json!("1s"));
     assert!(found[0].contains("`queue_timeout` is only for steps with a `task`"), "{found:?}");

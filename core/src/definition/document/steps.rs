@@ -20,7 +20,7 @@ const KINDS: &[&str] = &["task", "compute", "sleep", "await", "for", "workflow",
 /// Those of the steps of handlers.
 const HANDLER_KINDS: &[&str] = &["task", "compute", "sleep", "for"];
 /// Those of what a `for` step does with each item.
-const EACH_KINDS: &[&str] = &["task", "compute", "workflow"];
+const EACH_KINDS: &[&str] = &["task", "compute", "workflow", "await"];
 /// Fields of every step.
 const COMMON_FIELDS: &[&str] = &["id", "description", "when", "after"];
 /// Fields that only some kinds of step have.
@@ -168,7 +168,7 @@ impl Block<'_> {
                 let template = fields::pause(path.clone(), value, self.sees, problems);
                 draft.keep(&path, template).map(StepKind::Sleep)
             }
-            "await" => self.read_await(draft, fields, problems).map(StepKind::Await),
+            "await" => self.read_await(draft, fields, self.sees, problems).map(StepKind::Await),
             "workflow" => self.read_child(draft, fields, self.sees, problems).map(StepKind::Workflow),
             "continue_as_new" => {
                 let template = fields::template(path.clone(), value, self.sees, problems);
@@ -243,7 +243,13 @@ impl Block<'_> {
         Some(ChildStep { workflow: workflow?, version, input: input?, retry: retry?, timeout })
     }
 
-    fn read_await(&self, draft: &mut Draft, fields: &Fields<'_>, problems: &mut Problems) -> Option<AwaitStep> {
+    fn read_await(
+        &self,
+        draft: &mut Draft,
+        fields: &Fields<'_>,
+        sees: Sees,
+        problems: &mut Problems,
+    ) -> Option<AwaitStep> {
         let (path, value) = fields.get("await")?;
         let signal = SIGNAL.read(path.clone(), value, problems).map(SignalName::new);
         if let (Some(signal), Some(declared)) = (&signal, self.signals) {
@@ -260,11 +266,11 @@ impl Block<'_> {
         }
         let timeout = fields.get("timeout").and_then(|(path, value)| fields::limit(path, value, problems));
         let otherwise = fields.get("otherwise").map(|(path, value)| {
-            let template = fields::template(path.clone(), value, self.sees, problems);
+            let template = fields::template(path.clone(), value, sees, problems);
             draft.keep(&path, template)
         });
-        if fields.has("otherwise") && !fields.has("timeout") {
-            problems.add(join(&draft.path, "otherwise"), "`otherwise` without `timeout` never comes to be", || {
+        if let (Some((path, _)), false) = (fields.get("otherwise"), fields.has("timeout")) {
+            problems.add(path, "`otherwise` without `timeout` never comes to be", || {
                 "say how long to wait, such as `timeout: 1h`".into()
             });
         }
@@ -291,7 +297,8 @@ impl Block<'_> {
     /// What a `for` step does with each item.
     fn read_each(&self, draft: &mut Draft, path: &str, value: &Value, problems: &mut Problems) -> Option<StepKind> {
         let fields = Fields::new(value, path, "`do`", problems)?;
-        let known: Vec<&str> = EACH_KINDS.iter().chain(&TASK_FIELDS[1..]).chain(&CHILD_FIELDS[1..2]).copied().collect();
+        let known: Vec<&str> =
+            EACH_KINDS.iter().chain(&TASK_FIELDS[1..]).chain(&["version", "otherwise"]).copied().collect();
         fields.known(&known, &["http"], problems);
         let field = the_kind(path, "`do`", EACH_KINDS, EACH_KINDS, &fields, problems)?;
         let sees = self.sees.and(&[LocalName::Item, LocalName::Index]);
@@ -303,6 +310,7 @@ impl Block<'_> {
         match field {
             "task" => return self.read_task(draft, &fields, sees, problems).map(StepKind::Task),
             "workflow" => return self.read_child(draft, &fields, sees, problems).map(StepKind::Workflow),
+            "await" => return self.read_await(draft, &fields, sees, problems).map(StepKind::Await),
             _ => {}
         }
         let (path, value) = fields.get(field)?;
@@ -324,9 +332,9 @@ impl Block<'_> {
             sees = sees.and(&[LocalName::Item, LocalName::Index]);
         }
         if let (true, Some(each)) = (step.has("for"), step.get("do"))
-            && each.1.get("compute").is_some()
+            && (each.1.get("compute").is_some() || each.1.get("await").is_some())
         {
-            problems.add(&path, "items that are computed need not be undone", || "remove it".into());
+            problems.add(&path, "items that are computed or awaited need not be undone", || "remove it".into());
         }
         // It may read what the step itself gave.
         let before = draft.reads.len();
