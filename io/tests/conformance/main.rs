@@ -3,7 +3,7 @@
 //! * The same random transactions on SQLite, on PostgreSQL and on the model give the same replies, and the same tables in
 //!   the end.
 //! * The rules of the model of PostgreSQL hold on a real server ([`rules`]), and random interleavings of sessions give
-//!   the same on both ([`primitives`]).
+//!   the same on both: of primitive operations ([`primitives`]), and of the real transactions ([`transactions`]).
 
 mod histogram;
 mod plan;
@@ -12,6 +12,7 @@ mod primitives;
 mod real;
 mod rules;
 mod sqlite;
+mod transactions;
 
 use orbit_core::execution::event::Labels;
 use orbit_core::id::{ClusterId, Incarnation, Term};
