@@ -114,6 +114,10 @@ fn planned_group() -> impl Strategy<Value = PlannedGroup> {
     prop_oneof![6 => fresh, 1 => any::<u8>().prop_map(PlannedGroup::Again)]
 }
 
+fn keep_workers() -> impl Strategy<Value = Step> {
+    (0..8u8, 0..12i64, prop::option::of((0..8u8, 0..8i64, 0..3u32))).prop_map(|(w, a, f)| Step::KeepWorkers(w, a, f))
+}
+
 /// Any step.
 pub fn step() -> impl Strategy<Value = Step> {
     let small = 0..8u8;
@@ -150,7 +154,7 @@ pub fn step() -> impl Strategy<Value = Step> {
         3 => filter.prop_map(Step::Summaries),
         2 => (small.clone(), 0..6u64, 0..5u32, 0..80u32).prop_map(|(e, a, l, b)| Step::History(e, a, l, b)),
         1 => (0..3u8, small).prop_map(|(w, c)| Step::SaveWorker(w, c)),
-        1 => (0..8u8, 0..12i64, prop::option::of((0..8u8, 0..8i64, 0..3u32))).prop_map(|(w, a, f)| Step::KeepWorkers(w, a, f)),
+        1 => keep_workers(),
         1 => Just(Step::Workers),
         1 => Just(Step::Reopen),
     ]
@@ -181,7 +185,8 @@ pub fn meeting() -> impl Strategy<Value = Step> {
             .prop_map(|(f, again, wants)| Step::Claim(f, again, wants)),
         3 => (fence(), prop_oneof![2 => Just(1u8), 1 => 0..4u8]).prop_map(|(f, known)| Step::Sweep(f, known)),
         4 => (fence(), 0..4u8, 0..2u8, 0..2u8).prop_map(|(f, k, v, h)| Step::Deploy(f, k, v, h)),
-        3 => (0..2u8, 0..8u8).prop_map(|(w, c)| Step::SaveWorker(w, c)),
+        3 => (0..3u8, 0..8u8).prop_map(|(w, c)| Step::SaveWorker(w, c)),
+        2 => keep_workers(),
         4 => step(),
     ]
 }

@@ -179,6 +179,8 @@ impl Domain for Orbit {
                 (&put.definition.name, &put.definition.version) == (name, version)
             }
             (Statement::PutWorker(put), Key::Worker(worker)) => put.worker.worker_id == *worker,
+            (Statement::SeeWorkers(see), Key::Worker(worker)) => see.seen.contains_key(worker),
+            (Statement::ForgetWorkers(_), Key::Worker(_)) => true,
             _ => false,
         }
     }
