@@ -33,10 +33,10 @@ pub enum Ask {
 }
 
 /// One transaction under way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Executor(Course);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Course {
     List(List),
     /// It may take several transactions of the database.
@@ -44,7 +44,7 @@ enum Course {
 }
 
 /// A list of statements in one transaction of the database.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct List {
     transaction: Transaction,
     seen: Vec<Rows>,

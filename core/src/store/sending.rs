@@ -17,7 +17,7 @@ use crate::store::transaction::Verdict;
 use std::ops::Range;
 
 /// An append on its way to its outcomes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Sending {
     append: Append,
     /// Parts of the batch without an outcome; the first of them is the last here.

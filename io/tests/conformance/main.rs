@@ -3,7 +3,7 @@
 //! * The same random transactions on SQLite, on PostgreSQL and on the model give the same replies, and the same tables in
 //!   the end.
 //! * The rules of the model of PostgreSQL hold on a real server ([`rules`]), and random interleavings of sessions give
-//!   the same on both ([`primitives`]).
+//!   the same on both: of primitive operations ([`primitives`]), and of the real transactions ([`transactions`]).
 
 mod histogram;
 mod plan;
@@ -12,14 +12,17 @@ mod primitives;
 mod real;
 mod rules;
 mod sqlite;
+mod tables;
+mod transactions;
 
 use orbit_core::execution::event::Labels;
 use orbit_core::id::{ClusterId, Incarnation, Term};
-use orbit_core::node::Connection;
+use orbit_core::node::{CallId, Connection};
 use orbit_core::store::append::Fence;
 use orbit_core::store::outcome::Reply;
 use orbit_core::store::transaction::{CampaignVerdict, Transaction, Verdict};
 use orbit_core::time::ClusterMs;
+use orbit_io::driver::{Attached, Backend};
 use orbit_sim::postgres::store::whole::Whole;
 use orbit_sim::store::ModelStore;
 use plan::{Planned, Step};
@@ -85,6 +88,12 @@ fn kind_of(transaction: &Transaction) -> Connection {
         Transaction::Check(_) | Transaction::Release(_) => Connection::Control,
         _ => Connection::Requests,
     }
+}
+
+/// Runs a transaction to its end on a store's own threads.
+fn run_on(attached: &mut Attached<impl Backend>, transaction: Transaction) -> Reply<Verdict> {
+    attached.backend.run(kind_of(&transaction), CallId(1), transaction);
+    attached.replies.blocking_recv().expect("an answer").reply
 }
 
 /// The clocks of the two differ; what they show is not compared.

@@ -114,6 +114,10 @@ fn planned_group() -> impl Strategy<Value = PlannedGroup> {
     prop_oneof![6 => fresh, 1 => any::<u8>().prop_map(PlannedGroup::Again)]
 }
 
+fn keep_workers() -> impl Strategy<Value = Step> {
+    (0..8u8, 0..12i64, prop::option::of((0..8u8, 0..8i64, 0..3u32))).prop_map(|(w, a, f)| Step::KeepWorkers(w, a, f))
+}
+
 /// Any step.
 pub fn step() -> impl Strategy<Value = Step> {
     let small = 0..8u8;
@@ -150,9 +154,40 @@ pub fn step() -> impl Strategy<Value = Step> {
         3 => filter.prop_map(Step::Summaries),
         2 => (small.clone(), 0..6u64, 0..5u32, 0..80u32).prop_map(|(e, a, l, b)| Step::History(e, a, l, b)),
         1 => (0..3u8, small).prop_map(|(w, c)| Step::SaveWorker(w, c)),
-        1 => (0..8u8, 0..12i64, prop::option::of((0..8u8, 0..8i64, 0..3u32))).prop_map(|(w, a, f)| Step::KeepWorkers(w, a, f)),
+        1 => keep_workers(),
         1 => Just(Step::Workers),
         1 => Just(Step::Reopen),
+    ]
+}
+
+/// What there is before sessions come together: some executions, with a queue of tasks.
+pub fn beginning() -> Step {
+    let group = |execution| {
+        let wake = PlannedWake::Hot;
+        let member = PlannedMember { execution, mistake: 0, events: 1, wake, status: Some(0), label: 2 };
+        PlannedGroup::New { members: vec![member], tasks: vec![(execution, 0), (execution + 1, 0)] }
+    };
+    Step::Append(WhichFence::Current, (0..4).map(group).collect())
+}
+
+/// A step for one of several sessions at once: mostly those in which they meet.
+pub fn meeting() -> impl Strategy<Value = Step> {
+    let group = prop_oneof![
+        3 => (prop::collection::vec(member(), 1..3), prop::collection::vec((0..8u8, 0..5u8), 0..3))
+            .prop_map(|(members, tasks)| PlannedGroup::New { members, tasks }),
+        1 => any::<u8>().prop_map(PlannedGroup::Again),
+    ];
+    prop_oneof![
+        4 => (0..3u8).prop_map(Step::Campaign),
+        1 => fence().prop_map(Step::Release),
+        14 => (fence(), prop::collection::vec(group, 1..4)).prop_map(|(f, g)| Step::Append(f, g)),
+        7 => (fence(), prop::option::weighted(0.4, any::<u8>()), prop::collection::vec((1..8u8, 1..3u8), 1..3))
+            .prop_map(|(f, again, wants)| Step::Claim(f, again, wants)),
+        3 => (fence(), prop_oneof![2 => Just(1u8), 1 => 0..4u8]).prop_map(|(f, known)| Step::Sweep(f, known)),
+        4 => (fence(), 0..4u8, 0..2u8, 0..2u8).prop_map(|(f, k, v, h)| Step::Deploy(f, k, v, h)),
+        3 => (0..3u8, 0..8u8).prop_map(|(w, c)| Step::SaveWorker(w, c)),
+        2 => keep_workers(),
+        4 => step(),
     ]
 }
 
@@ -225,13 +260,13 @@ impl Planned {
                 Transaction::Append(Append { fence: self.fence(which, model), groups: self.groups(groups, model) })
             }
             Step::Claim(which, again, wants) => self.claim(which, again, wants, model),
-            // By its key, by a token of it, or not at all: that is how a claim is known.
+            // By their keys, by a token of the last one, or not at all: that is how claims are known.
             Step::Sweep(which, known) => {
-                let claim = self.claims.last();
-                let tokens = claim.iter().flat_map(|claim| &claim.wants).flat_map(|want| &want.tokens).take(1);
+                let tokens = self.claims.last().into_iter().flat_map(|claim| &claim.wants);
+                let tokens = tokens.flat_map(|want| &want.tokens).take(1);
                 Transaction::Sweep(RequeueStrays {
                     fence: self.fence(which, model),
-                    keys: claim.iter().filter(|_| known & 1 == 1).map(|claim| claim.key).collect(),
+                    keys: self.claims.iter().filter(|_| known & 1 == 1).map(|claim| claim.key).collect(),
                     tokens: tokens.filter(|_| known & 2 == 2).copied().collect(),
                 })
             }

@@ -7,7 +7,7 @@
 //! chance on a real server who is faster: the model then goes on in every order, and what it could have come to by then
 //! is kept as long as it is what the real server shows. A difference is what the model could not have come to.
 
-use crate::histogram::{self, Histogram, Hits};
+use crate::histogram::{Hits, Runs};
 use crate::real::arena::{Arena, Circumstances, Stands};
 use crate::real::rest::Telling;
 use crate::real::sql;
@@ -308,12 +308,12 @@ fn one(real: &mut Arena<'_>, seed: u64, flaw: Option<Flaw>) -> (Same, Hits) {
 #[test]
 fn random_interleavings_are_the_same_on_the_model_and_on_postgresql() {
     let telling = Telling::start();
-    let seeds = histogram::seeds().unwrap_or(SEEDS);
-    let histogram = Histogram::of(seeds, || {
+    let runs = Runs { what: "primitive operations", variable: "CONFORMANCE", usual: SEEDS, in_a_row: 1 };
+    let histogram = runs.run(|| {
         let mut real = Arena::new(&telling);
         move |seed| one(&mut real, seed, None)
     });
-    histogram.hold_to("primitive operations");
+    histogram.hold_to(None);
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! The store on SQLite, with the tables of its file as the model shows its own.
 
-use crate::{AllLabels, Store, kind_of, shown};
-use orbit_core::node::CallId;
+use crate::tables::{self, Dialect};
+use crate::{AllLabels, Store, run_on, shown};
 use orbit_core::store::outcome::Reply;
 use orbit_core::store::transaction::{Transaction, Verdict};
-use orbit_io::driver::{Attached, Backend};
+use orbit_io::driver::Attached;
 use orbit_io::sqlite::{SqliteBackend, SqliteStore};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -31,9 +31,7 @@ impl Sqlite {
 
 impl Store for Sqlite {
     fn run(&mut self, transaction: Transaction) -> Reply<Verdict> {
-        let attached = self.attached.as_mut().expect("open");
-        attached.backend.run(kind_of(&transaction), CallId(1), transaction);
-        attached.replies.blocking_recv().expect("an answer").reply
+        run_on(self.attached.as_mut().expect("open"), transaction)
     }
 
     fn reopen(&mut self) {
@@ -42,7 +40,8 @@ impl Store for Sqlite {
     }
 
     fn dump(&self) -> Value {
-        dump(&self.path)
+        let connection = open(&self.path);
+        tables::dump(&DIALECT, |sql| rows(&connection, sql).into())
     }
 
     fn labels(&self) -> AllLabels {
@@ -54,45 +53,12 @@ fn open(path: &Path) -> Connection {
     Connection::open(path).expect("the file is there")
 }
 
-fn dump(path: &Path) -> Value {
-    let connection = open(path);
-    let rows = |sql: &str| rows(&connection, sql);
-    let cluster = rows(
-        "SELECT id, cluster_id, (SELECT version FROM schema_version) AS schema_version, mode, term, incarnation,
-            CASE WHEN leader_node IS NOT NULL THEN json_object('node_id', leader_node, 'host', host, 'pid', pid,
-                'addr', leader_addr, 'since_ms', since_ms) END AS json_holder
-         FROM orbit_cluster",
-    );
-    json!({
-        "orbit_cluster": cluster,
-        "orbit_owners": rows(
-            "SELECT execution_id, root_id, run, epoch, last_seq, group_id, next_wake_ms FROM orbit_owners
-             ORDER BY execution_id",
-        ),
-        "workflow_executions": rows(
-            "SELECT execution_id, root_id, run, workflow, version, status, created_at_ms, updated_at_ms,
-                labels AS json_labels
-             FROM workflow_executions ORDER BY execution_id",
-        ),
-        "execution_events": rows(
-            "SELECT execution_id, run, seq, at_ms, group_id, CAST(payload AS TEXT) AS event FROM execution_events
-             ORDER BY execution_id, run, seq",
-        ),
-        "orbit_tasks": rows(
-            "SELECT task_id, execution_id, unit, attempt, task_name, contract_version, enqueued_ms, state, token,
-                claimed_by AS incarnation, claim_key
-             FROM orbit_tasks ORDER BY task_id",
-        ),
-        "workflow_definitions": rows(
-            "SELECT name, version, hash, document AS json_document, created_at_ms, deploy_key AS call_key
-             FROM workflow_definitions ORDER BY deploy_order",
-        ),
-        "orbit_workers": rows(
-            "SELECT worker_id, runtime, sdk, contracts AS json_contracts, last_seen_ms FROM orbit_workers
-             ORDER BY worker_id",
-        ),
-    })
-}
+const DIALECT: Dialect = Dialect {
+    json: |column| format!("{column} AS json_{column}"),
+    holder: "json_object('node_id', leader_node, 'host', host, 'pid', pid, 'addr', leader_addr, 'since_ms', since_ms)
+        END AS json_holder",
+    payload: "CAST(payload AS TEXT)",
+};
 
 /// Rows as objects. A column named `json_x` holds the JSON text of `x`; sixteen bytes are a UUID.
 fn rows(connection: &Connection, sql: &str) -> Vec<Value> {

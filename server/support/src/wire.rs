@@ -192,6 +192,7 @@ impl Cut {
 }
 
 type Rule = Box<dyn FnMut(&Message) -> Action + Send>;
+type Edit = Box<dyn FnMut(&Message) -> Option<Vec<u8>> + Send>;
 
 /// A message that is held.
 #[derive(Clone, Debug)]
@@ -210,6 +211,7 @@ pub struct Proxy {
 struct Shared {
     server: u16,
     rule: Mutex<Rule>,
+    edit: Mutex<Edit>,
     state: Mutex<State>,
     changed: Condvar,
     closed: AtomicBool,
@@ -267,6 +269,7 @@ impl Proxy {
         let shared = Arc::new(Shared {
             server,
             rule: Mutex::new(Box::new(|_| Action::Pass)),
+            edit: Mutex::new(Box::new(|_| None)),
             state: Mutex::default(),
             changed: Condvar::new(),
             closed: AtomicBool::new(false),
@@ -288,6 +291,12 @@ impl Proxy {
     /// From now on this rule is asked about every message, of one after the other. It must not block.
     pub fn rule(&self, rule: impl FnMut(&Message) -> Action + Send + 'static) {
         *self.shared.rule.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(rule);
+    }
+
+    /// From now on this says what goes on in place of each message that goes on whole, whatever was done with it before:
+    /// other bytes, of none, one or several messages, or the message itself. It must not block.
+    pub fn edit(&self, edit: impl FnMut(&Message) -> Option<Vec<u8>> + Send + 'static) {
+        *self.shared.edit.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(edit);
     }
 
     /// From now on everything passes; what is held stays held.

@@ -206,7 +206,7 @@ impl<D: Domain + ?Sized> Context<'_, D> {
             return Err(Stop::error(Code::ReadOnly));
         }
         if self.running().locking.is_none() {
-            self.let_in()?;
+            self.let_in(Some((&found.key, strength)))?;
         }
         let mut locking = self.running().locking.take().unwrap_or(Locking {
             row: found.row,
@@ -236,9 +236,19 @@ impl<D: Domain + ?Sized> Context<'_, D> {
         }
     }
 
-    /// Between two rows, others may be faster: where that is explored, it lets those in who can go on.
-    fn let_in(&mut self) -> Result<(), Stop> {
-        let others = self.state.choices.are_explored() && !self.state.runnable.is_empty();
+    /// The same, of a row that no other statement asks for now: nobody comes in before.
+    pub fn lock_at_once(&mut self, found: &Found<D::Key, D::Row>, strength: Strength) -> Result<Locked<D::Row>, Stop> {
+        self.running().lets_in = true;
+        self.lock(found, strength, Policy::Fail)
+    }
+
+    /// Between two rows, others may be faster: where that is explored, it lets those in who can go on, if there are any
+    /// to whom it makes a difference. Resumed, the program comes to the same place again, and goes on.
+    fn let_in(&mut self, next: Option<(&D::Key, Strength)>) -> Result<(), Stop> {
+        let explored = self.state.choices.are_explored() && !self.state.runnable.is_empty();
+        let meets = |program: &D::Program| next.is_none_or(|(key, strength)| D::meets(program, key, strength));
+        let mut others = self.state.sessions.values().filter_map(|s| s.running.as_ref()?.program.as_ref());
+        let others = explored && others.any(meets);
         let running = self.running();
         running.lets_in = others && !running.lets_in;
         if !running.lets_in {
@@ -416,7 +426,7 @@ impl<D: Domain + ?Sized> Context<'_, D> {
     /// come in between. Else locking and writing are one.
     pub fn before_it_writes(&mut self) -> Result<(), Stop> {
         if self.running().followed {
-            self.let_in()?;
+            self.let_in(None)?;
             self.running().followed = false;
         }
         Ok(())
@@ -467,13 +477,15 @@ impl<D: Domain + ?Sized> Context<'_, D> {
         Ok(())
     }
 
+    /// Before it inserts a row of this key, others may come in.
+    pub fn before_it_inserts(&mut self, key: &D::Key) -> Result<(), Stop> {
+        if self.running().asked.is_none() { self.let_in(Some((key, Strength::Update))) } else { Ok(()) }
+    }
+
     /// Inserts a row, unless one of its key is there. Where another transaction in progress has inserted one, or is
     /// about to change or delete the one that is there, it waits for that transaction (R14).
     pub fn insert(&mut self, key: &D::Key, value: impl FnOnce() -> D::Row) -> Result<Inserted, Stop> {
         self.may_write()?;
-        if self.running().asked.is_none() {
-            self.let_in()?;
-        }
         loop {
             if let Some(Tag::Transaction(xid)) = self.running().asked {
                 self.wait_for_end(xid)?;

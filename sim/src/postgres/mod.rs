@@ -23,7 +23,7 @@ pub mod store;
 pub mod table;
 
 pub use context::{Context, Found, Inserted, Locked, Policy};
-pub use engine::{Counts, Domain, Engine, Explored, Flaw, SessionId, TooMany, Writable, outcomes};
+pub use engine::{Choices, Counts, Domain, Engine, Explored, Flaw, SessionId, TooMany, Writable, outcomes};
 pub use error::{Code, Severity, SqlError, Stop};
 pub use lock::Scope;
 pub use session::{Answer, Command, Outcome, Settings};

@@ -53,6 +53,8 @@ pub struct DefinitionEntry {
     pub row: DefinitionRow,
     /// The call that stored it.
     pub key: CallKey,
+    /// Its place among all of them.
+    pub order: u64,
 }
 
 /// All tables.

@@ -158,7 +158,8 @@ pub fn put_definition(tables: &mut Tables, statement: PutDefinition, commit: &mu
         Some(d) => PutResult::Conflict(d.row.hash.clone()),
         None => {
             commit.changes.push(Change::Defined { fence, definition: definition.clone() });
-            tables.definitions.push(DefinitionEntry { row: definition, key });
+            let order = tables.definitions.len() as u64 + 1;
+            tables.definitions.push(DefinitionEntry { row: definition, key, order });
             PutResult::Created
         }
     }

@@ -111,10 +111,15 @@ impl<'a> Watch<'a> {
     }
 
     /// A backend begins something new: what it waited for until now is of no interest any more.
-    pub fn forget(&mut self, pid: i32) {
+    pub fn forget(&self, pid: i32) {
         let mut log = self.telling.log.lock().unwrap_or_else(PoisonError::into_inner);
         log.read();
         log.looked.remove(&pid);
+    }
+
+    /// Whether each of these has looked for a deadlock since its beginning: before, none of them waits. It asks nobody.
+    pub fn have_looked(&self, pids: &[i32]) -> bool {
+        self.telling.looked(pids).len() == pids.len()
     }
 
     /// What each of these backends does.

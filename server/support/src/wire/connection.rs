@@ -159,11 +159,12 @@ impl Connection {
             let Some(decided) = shared.wait(message.clone(), self) else { return };
             action = decided;
         }
+        let goes_on = || lock(&shared.edit)(&message).unwrap_or_else(|| message.bytes.clone());
         match action {
-            Action::Pass => out.extend_from_slice(&message.bytes),
+            Action::Pass => out.extend(goes_on()),
             Action::Delay(time) => {
                 thread::sleep(time);
-                out.extend_from_slice(&message.bytes);
+                out.extend(goes_on());
             }
             Action::Cut(cut) => {
                 self.cut_at(from, cut, &message.bytes);

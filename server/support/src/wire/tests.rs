@@ -229,3 +229,22 @@ fn a_statement_is_cancelled_through_the_proxy() {
     let error = sleeping.join().unwrap().unwrap_err();
     assert_eq!(error.code().map(|code| code.code()), Some("57014"));
 }
+
+#[test]
+fn what_goes_on_is_what_the_edit_makes_of_a_message() {
+    let mut place = place();
+    // One message becomes another, one becomes two, and the rest is left as it is.
+    place.proxy.edit(|message| match &*message.statement {
+        "INSERT INTO t VALUES (1)" if message.is_from_client(b'Q') => {
+            Some(message.bytes.iter().map(|byte| if *byte == b'1' { b'7' } else { *byte }).collect())
+        }
+        "SELECT n FROM t" if message.is_from_client(b'E') => Some([message.bytes.as_slice(), b"H\0\0\0\x04"].concat()),
+        _ => None,
+    });
+    let mut client = place.client();
+    client.batch_execute("INSERT INTO t VALUES (1)").unwrap();
+    client.batch_execute("INSERT INTO t VALUES (2)").unwrap();
+    place.until_rows(2);
+    let rows = client.query("SELECT n FROM t", &[]).unwrap();
+    assert_eq!(rows.iter().map(|row| row.get(0)).collect::<Vec<i32>>(), [7, 2]);
+}

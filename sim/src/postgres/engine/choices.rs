@@ -14,6 +14,11 @@ pub struct Choices {
 }
 
 impl Choices {
+    /// Somebody explores, and chooses by itself.
+    pub fn explored() -> Choices {
+        Choices { exploring: true, ..Choices::default() }
+    }
+
     /// One of so many.
     pub fn one_of(&mut self, count: usize) -> usize {
         if !self.exploring || count < 2 {

@@ -19,7 +19,7 @@ use super::context::Context;
 use super::error::{Code, SqlError, Stop};
 use super::lock::{Locks, RowId, Xid};
 use super::session::{Command, Outcome, Session, Settings};
-use super::table::{Mark, Snapshot, Tables};
+use super::table::{Mark, Snapshot, Strength, Tables};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Debug;
 
@@ -42,6 +42,12 @@ pub trait Domain {
     /// Runs a statement as far as it gets. When it is resumed after [`Stop::Waits`], it asks again for what it asked
     /// for last.
     fn resume(&mut self, program: &mut Self::Program, context: &mut Context<'_, Self>) -> Result<Self::Rows, Stop>;
+
+    /// Whether a statement under way may still come to a row, or a new row, of this key that another one is about to lock
+    /// so: then it matters which of the two is faster.
+    fn meets(_program: &Self::Program, _key: &Self::Key, _strength: Strength) -> bool {
+        true
+    }
 
     /// How long a commit waits for a replica once it is durable here, in microseconds: until then nobody sees it, and
     /// what it has locked stays locked (R26).
@@ -171,6 +177,11 @@ impl<D: Domain> Engine<D> {
     /// Whether a session is between BEGIN and COMMIT.
     pub fn in_transaction(&self, session: SessionId) -> bool {
         self.state.sessions.get(&session).is_some_and(Session::in_block)
+    }
+
+    /// Whether the transaction of a session has changed a row.
+    pub fn has_written(&self, session: SessionId) -> bool {
+        self.state.sessions.get(&session).and_then(|s| s.transaction.as_ref()).is_some_and(|t| t.wrote)
     }
 
     pub fn counts(&self) -> Counts {

@@ -1,6 +1,6 @@
 //! How commands are taken in, and how statements run.
 
-use super::{Domain, Engine, Flaw, SessionId};
+use super::{Choices, Domain, Engine, Flaw, SessionId};
 use crate::postgres::context::Context;
 use crate::postgres::error::{Code, SqlError, Stop};
 use crate::postgres::session::{Answer, Command, Outcome, Running, Transaction};
@@ -74,6 +74,19 @@ impl<D: Domain> Engine<D> {
         let Some(session) = self.state.runnable.remove(at) else { return false };
         self.resume(session);
         true
+    }
+
+    /// How many can go on.
+    pub fn runnable(&self) -> usize {
+        self.state.runnable.len()
+    }
+
+    /// The one at this place among those that can go on does, and lets the others in wherever that makes a difference.
+    pub fn step_of(&mut self, at: usize) {
+        self.state.choices = Choices::explored();
+        let session = self.state.runnable.remove(at).expect("so many can go on");
+        self.resume(session);
+        self.state.choices = Choices::default();
     }
 
     fn resume(&mut self, session: SessionId) {

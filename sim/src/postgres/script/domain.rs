@@ -164,10 +164,13 @@ impl Program {
         loop {
             let met = match self.met {
                 Some(row) => row,
-                None => match cx.insert(&key, || Cells { v, at_ms: 0 })? {
-                    Inserted::Done => return Ok(Got::Rows(vec![(key.1, v)])),
-                    Inserted::Exists(row) => row,
-                },
+                None => {
+                    cx.before_it_inserts(&key)?;
+                    match cx.insert(&key, || Cells { v, at_ms: 0 })? {
+                        Inserted::Done => return Ok(Got::Rows(vec![(key.1, v)])),
+                        Inserted::Exists(row) => row,
+                    }
+                }
             };
             let only_if = match conflict {
                 OnConflict::Fail => return Err(Context::<Small>::unique_violation()),

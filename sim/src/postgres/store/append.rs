@@ -143,24 +143,24 @@ fn look(append: &Append, work: &mut Work, cx: &mut Cx<'_>) {
     }
 }
 
-fn task_of(change: &TaskChange) -> Option<&TaskId> {
+pub fn task_of(change: &TaskChange) -> Option<&TaskId> {
     match change {
         TaskChange::Insert(_) => None,
         TaskChange::Delete { task, .. } | TaskChange::Requeue { task, .. } => Some(task),
     }
 }
 
-/// Tries to lock every row that is there; what others hold is left out.
+/// Tries to lock every row that is there, each once; what others hold is left out.
 fn lock_all(append: &Append, work: &mut Work, cx: &mut Cx<'_>) -> Result<(), Stop> {
     let ids: BTreeSet<&ExecutionId> = append.groups.iter().flat_map(|g| &g.members).map(|m| &m.execution).collect();
-    for id in ids {
+    for id in ids.into_iter().filter(|id| !work.owners.contains_key(*id)).collect::<Vec<_>>() {
         if let Some(found) = cx.get(&Key::Owner(id.clone())) {
             let locked = try_lock(&found, cx)?.map(|row| row.owner().clone());
             work.owners.insert(id.clone(), Seen { row: found.row, locked });
         }
     }
     let tasks: BTreeSet<&TaskId> = append.groups.iter().flat_map(|g| &g.tasks).filter_map(task_of).collect();
-    for task in tasks {
+    for task in tasks.into_iter().filter(|task| !work.tasks.contains_key(*task)).collect::<Vec<_>>() {
         if let Some(found) = cx.get(&Key::Task(task.clone())) {
             let locked = try_lock(&found, cx)?.map(|row| row.task().clone());
             work.tasks.insert(task.clone(), Seen { row: found.row, locked });
@@ -237,7 +237,9 @@ fn insert_all(append: &Append, work: &mut Work, cx: &mut Cx<'_>) -> Result<(), S
             let summary = member.summary.clone().expect("a new execution has a summary");
             Row::Execution(ExecutionRow { root: root.clone(), run: member.end().0, summary })
         };
-        match cx.insert(&Key::Execution(id.clone()), row)? {
+        let key = Key::Execution(id.clone());
+        cx.before_it_inserts(&key)?;
+        match cx.insert(&key, row)? {
             Inserted::Done => {
                 work.made.insert(id);
             }
@@ -295,7 +297,7 @@ fn write_member(group: &Group, member: &Member, work: &Work, cx: &mut Cx<'_>) ->
                 let Row::Execution(mut row) = found.value.clone() else { unreachable!("a summary") };
                 (row.summary, row.run) = (summary.clone(), run);
                 // Whoever writes it holds the owner row, as this one does.
-                match cx.lock(&found, Strength::NoKeyUpdate, Policy::Fail)? {
+                match cx.lock_at_once(&found, Strength::NoKeyUpdate)? {
                     Locked::Same | Locked::Newer(_) => cx.update(found.row, Row::Execution(row))?,
                     Locked::Gone | Locked::Skipped => return Err(Stop::error(Code::Raised)),
                 }

@@ -8,6 +8,8 @@
 
 mod append;
 mod rows;
+#[cfg(test)]
+mod tests;
 pub mod whole;
 mod write;
 
@@ -18,9 +20,10 @@ use super::engine::{Domain, Engine, SessionId};
 use super::error::{Code, Stop};
 use super::lock::Scope;
 use super::table::Strength;
-use crate::rng::{Dice, Ratio};
+use crate::rng::{Dice, Ratio, Stream};
 use crate::store::{Change, ModelStore};
 use orbit_core::id::ClusterId;
+use orbit_core::store::append::Fence;
 use orbit_core::store::statement::{LockState, Rows, Statement};
 
 /// The key of the election lock: "orbitldr" in ASCII (interfaces, "History and storage").
@@ -72,15 +75,27 @@ pub struct Orbit {
     pub fence_lock: FenceLock,
     pub pace: Pace,
     dice: Dice,
+    /// The last place among the definitions that was given: a sequence, which no transaction takes back.
+    deployed: u64,
     /// Commits that nobody has looked at.
     pub done: Vec<Done>,
 }
 
 /// A database whose tables were just made.
 pub fn database(cluster_id: ClusterId, pace: Pace, dice: Dice) -> Engine<Orbit> {
-    let store = ModelStore::new(cluster_id);
+    of(ModelStore::new(cluster_id), pace, dice)
+}
+
+/// The same, at once, and this writer may write.
+pub fn database_of(cluster_id: ClusterId, fence: Fence) -> Engine<Orbit> {
+    let mut store = ModelStore::new(cluster_id);
+    store.tables_mut().cluster.fence = fence;
+    of(store, Pace::NONE, Dice::new(0, Stream::Disk))
+}
+
+fn of(store: ModelStore, pace: Pace, dice: Dice) -> Engine<Orbit> {
     let cluster = store.tables().cluster.clone();
-    let orbit = Orbit { store, fence_lock: FenceLock::Share, pace, dice, done: Vec::new() };
+    let orbit = Orbit { store, fence_lock: FenceLock::Share, pace, dice, deployed: 0, done: Vec::new() };
     let mut engine = Engine::new(orbit);
     engine.put(Key::Cluster, Row::Cluster(cluster));
     engine
@@ -142,6 +157,31 @@ impl Domain for Orbit {
                 write::resume(self, statement, work, breath, cx)
             }
             statement => Ok(self.store.read(statement, orbit_core::time::ClusterMs(cx.clock_ms()))),
+        }
+    }
+
+    fn meets(program: &Program, key: &Key, strength: Strength) -> bool {
+        match (&program.statement, key) {
+            (Statement::RaiseFence(_) | Statement::ClearHolder(_), Key::Cluster) => true,
+            // Those who share the fence do not mind each other.
+            (_, Key::Cluster) => strength > Strength::Share,
+            (Statement::Append(append), Key::Owner(id) | Key::Execution(id)) => {
+                append.groups.iter().flat_map(|group| &group.members).any(|member| member.execution == *id)
+            }
+            (Statement::Append(append), Key::Task(task)) => {
+                append.groups.iter().flat_map(|group| &group.tasks).any(|change| append::task_of(change) == Some(task))
+            }
+            (Statement::ClaimTasks(_), Key::Task(_) | Key::Token(_)) => true,
+            (Statement::RequeueClaims(_) | Statement::RequeueStrays(_), Key::Task(_) | Key::Token(_)) => true,
+            // Which rows leave that index is not said.
+            (Statement::Append(_), Key::Token(_)) => true,
+            (Statement::PutDefinition(put), Key::Definition(name, version)) => {
+                (&put.definition.name, &put.definition.version) == (name, version)
+            }
+            (Statement::PutWorker(put), Key::Worker(worker)) => put.worker.worker_id == *worker,
+            (Statement::SeeWorkers(see), Key::Worker(worker)) => see.seen.contains_key(worker),
+            (Statement::ForgetWorkers(_), Key::Worker(_)) => true,
+            _ => false,
         }
     }
 

@@ -85,7 +85,10 @@ pub fn apply(tables: &mut Tables, key: Key, row: Option<Row>) {
         (Key::Task(id), Some(Row::Task(row))) => drop(tables.tasks.insert(id, row)),
         (Key::Task(id), None) => drop(tables.tasks.remove(&id)),
         (Key::Token(_), _) => {}
-        (Key::Definition(..), Some(Row::Definition(row))) => tables.definitions.push(row),
+        (Key::Definition(..), Some(Row::Definition(row))) => {
+            let at = tables.definitions.partition_point(|d| d.order < row.order);
+            tables.definitions.insert(at, row);
+        }
         (Key::Worker(id), Some(Row::Worker(row))) => drop(tables.workers.insert(id, row)),
         (Key::Worker(id), None) => drop(tables.workers.remove(&id)),
         (key, row) => unreachable!("no statement does this: {key:?} becomes {row:?}"),

@@ -29,6 +29,8 @@ pub struct Work {
     at: usize,
     count: u64,
     current: Option<Fence>,
+    /// What was tried to lock, and what it is; none where others hold it, or where it is not what is looked for any more.
+    tried: BTreeMap<RowId, Option<TaskEntry>>,
     claimed: Vec<(RowId, TaskEntry)>,
     met: Option<RowId>,
     /// Rows that are locked, as they are to be.
@@ -42,7 +44,8 @@ pub fn resume(
     breath: &mut Breath,
     cx: &mut Cx<'_>,
 ) -> Result<Rows, Stop> {
-    cx.writes()?;
+    // Its transaction has a number from the first row on that it comes to.
+    cx.may_write()?;
     match statement {
         Statement::RaiseFence(s) => raise_fence(orbit, s, work, breath, cx).map(Rows::RaiseFence),
         Statement::RequeueClaims(s) => requeue_claims(s, work, cx).map(Rows::RequeueClaims),
@@ -62,6 +65,7 @@ fn lock_cluster(work: &mut Work, cx: &mut Cx<'_>, holds: impl Fn(&Row) -> bool) 
     let found =
         work.found.get_or_insert_with(|| cx.get(&Key::Cluster).filter(|f| holds(&f.value)).into_iter().collect());
     let Some(found) = found.first().cloned() else { return Ok(None) };
+    cx.writes()?;
     Ok(match cx.lock_to_write(&found, Strength::NoKeyUpdate)? {
         Locked::Same => Some((found.row, found.value)),
         Locked::Newer(row) if holds(&row) => Some((found.row, row)),
@@ -110,6 +114,25 @@ fn clear_holder(statement: &ClearHolder, work: &mut Work, cx: &mut Cx<'_>) -> Re
     Ok(true)
 }
 
+/// Tries to lock a row of `orbit_tasks`, once; what it is then, if it is still what is looked for.
+fn try_task(
+    found: &Found<Key, Row>,
+    work: &mut Work,
+    cx: &mut Cx<'_>,
+    fits: impl Fn(&TaskEntry) -> bool,
+) -> Result<Option<TaskEntry>, Stop> {
+    if let Some(known) = work.tried.get(&found.row) {
+        return Ok(known.clone());
+    }
+    let entry = match cx.lock(found, Strength::Update, Policy::Skip)? {
+        Locked::Same => Some(found.value.task().clone()),
+        Locked::Newer(row) => Some(row.task().clone()).filter(fits),
+        Locked::Gone | Locked::Skipped => None,
+    };
+    work.tried.insert(found.row, entry.clone());
+    Ok(entry)
+}
+
 /// Every row of `orbit_tasks` that the snapshot sees.
 fn tasks(cx: &mut Cx<'_>) -> Vec<Found<Key, Row>> {
     cx.scan(Key::Task(TaskId::new(""))..Key::Token(Uuid::nil()))
@@ -120,6 +143,7 @@ fn requeue_claims(statement: &RequeueClaims, work: &mut Work, cx: &mut Cx<'_>) -
     let found = work.found.get_or_insert_with(|| tasks(cx).into_iter().filter(|f| anothers(&f.value)).collect());
     let found = found.clone();
     while let Some(found) = found.get(work.at) {
+        cx.writes()?;
         let row = match cx.lock_to_write(found, Strength::NoKeyUpdate)? {
             Locked::Same => Some(found.value.clone()),
             Locked::Newer(row) => Some(row).filter(anothers),
@@ -145,18 +169,21 @@ fn requeue_strays(
     work: &mut Work,
     cx: &mut Cx<'_>,
 ) -> Result<Vec<(TaskName, ContractVersion)>, Stop> {
-    let current = fence(orbit, cx)?;
     let mut back = Vec::new();
-    if current != sweep.fence && orbit.fence_lock != FenceLock::None {
-        return Ok(back);
+    if work.stage == 0 {
+        let current = fence(orbit, cx)?;
+        if current != sweep.fence && orbit.fence_lock != FenceLock::None {
+            return Ok(back);
+        }
+        work.stage = 1;
     }
-    let found = work.found.get_or_insert_with(|| tasks(cx)).clone();
-    for found in found.iter().filter(|found| is_stray(found.value.task(), sweep)) {
-        let entry = match cx.lock(found, Strength::Update, Policy::Skip)? {
-            Locked::Same => found.value.task().clone(),
-            Locked::Newer(row) if is_stray(row.task(), sweep) => row.task().clone(),
-            Locked::Newer(_) | Locked::Gone | Locked::Skipped => continue,
-        };
+    let found: Vec<_> = tasks(cx).into_iter().filter(|found| is_stray(found.value.task(), sweep)).collect();
+    // All of them are locked before the first is changed.
+    for found in &found {
+        try_task(found, work, cx, |entry| is_stray(entry, sweep))?;
+    }
+    for found in &found {
+        let Some(entry) = work.tried.remove(&found.row).flatten() else { continue };
         free_token(&entry, cx)?;
         back.push((entry.row.task_name.clone(), entry.row.contract_version.clone()));
         cx.update(found.row, Row::Task(TaskEntry { state: TaskState::Queued, claim: None, ..entry }))?;
@@ -191,14 +218,18 @@ fn claim(
             cx.note(Change::Claimed { fence: writer, key: statement.key, tasks, repeated: true });
             return Ok(before);
         }
-        let heads = heads(statement, cx)?;
+        let heads = heads(statement, work, cx)?;
         work.claimed = pick(statement, heads);
         work.stage = 2;
     }
     // A delivery is one row's: whoever takes the same tokens meets this here.
-    while let Some((row, entry)) = work.claimed.get(work.at).cloned() {
+    let mut writes: Vec<_> = work.claimed.iter().collect();
+    writes.sort_by_key(|(_, entry)| &entry.row.task);
+    while let Some((row, entry)) = writes.get(work.at).map(|(row, entry)| (*row, entry.clone())) {
         let TaskState::Claimed { token } = entry.state else { unreachable!("picked just now") };
-        if let Inserted::Exists(_) = cx.insert(&Key::Token(token), || Row::Token)? {
+        let key = Key::Token(token);
+        cx.before_it_inserts(&key)?;
+        if let Inserted::Exists(_) = cx.insert(&key, || Row::Token)? {
             return Err(Context::<Orbit>::unique_violation());
         }
         cx.update(row, Row::Task(entry))?;
@@ -242,7 +273,7 @@ fn claimed_before(statement: &ClaimTasks, cx: &mut Cx<'_>) -> Vec<ClaimedTask> {
 
 /// The oldest rows of each contract that is wanted, locked: as many as all the wants for it can take. Those that
 /// others hold are passed over.
-fn heads(statement: &ClaimTasks, cx: &mut Cx<'_>) -> Result<Vec<(RowId, TaskEntry)>, Stop> {
+fn heads(statement: &ClaimTasks, work: &mut Work, cx: &mut Cx<'_>) -> Result<Vec<(RowId, TaskEntry)>, Stop> {
     let mut room: BTreeMap<_, usize> = BTreeMap::new();
     for want in &statement.wants {
         for contract in want.contracts.iter().collect::<BTreeSet<_>>() {
@@ -263,11 +294,7 @@ fn heads(statement: &ClaimTasks, cx: &mut Cx<'_>) -> Result<Vec<(RowId, TaskEntr
             if taken == room {
                 break;
             }
-            let entry = match cx.lock(found, Strength::Update, Policy::Skip)? {
-                Locked::Same => found.value.task().clone(),
-                Locked::Newer(row) if of_contract(row.task()) => row.task().clone(),
-                Locked::Newer(_) | Locked::Gone | Locked::Skipped => continue,
-            };
+            let Some(entry) = try_task(found, work, cx, of_contract)? else { continue };
             taken += 1;
             heads.push((found.row, entry));
         }
@@ -315,7 +342,14 @@ fn put_definition(
     if work.stage == 1 {
         let there = cx.get(&at).is_some();
         if current == *writer && !there {
-            let entry = || Row::Definition(DefinitionEntry { row: definition.clone(), key: *key });
+            // It has its place before it waits for anybody, and a place that is not taken stays empty.
+            if work.count == 0 {
+                orbit.deployed += 1;
+                work.count = orbit.deployed;
+            }
+            let order = work.count;
+            let entry = || Row::Definition(DefinitionEntry { row: definition.clone(), key: *key, order });
+            cx.before_it_inserts(&at)?;
             if cx.insert(&at, entry)? == Inserted::Done {
                 cx.note(Change::Defined { fence: *writer, definition: definition.clone() });
                 work.stage = 3;
@@ -352,10 +386,13 @@ fn put_worker(statement: &PutWorker, work: &mut Work, cx: &mut Cx<'_>) -> Result
     loop {
         let met = match work.met {
             Some(met) => met,
-            None => match cx.insert(&key, row)? {
-                Inserted::Done => break,
-                Inserted::Exists(met) => *work.met.insert(met),
-            },
+            None => {
+                cx.before_it_inserts(&key)?;
+                match cx.insert(&key, row)? {
+                    Inserted::Done => break,
+                    Inserted::Exists(met) => *work.met.insert(met),
+                }
+            }
         };
         let locked = cx.lock_conflicting(met, Strength::NoKeyUpdate)?;
         work.met = None;
