@@ -43,9 +43,29 @@ fn accepted(definition: &Definition) {
         assert_eq!(definition.step(step.id.as_str()), Some(step));
         let known = |id: &StepId| definition.step(id.as_str()).is_some();
         assert!(step.after.iter().all(known), "`after` names a step that is not there");
-        if let StepKind::Task(task) = &step.kind {
-            assert!(task.input.references().all(known), "an expression reads a step that is not there");
-        }
+        let read = match &step.kind {
+            StepKind::Task(task) => Some(&task.input),
+            StepKind::Workflow(child) => Some(&child.input),
+            StepKind::For(each) => Some(&each.list),
+            StepKind::Compute(template) | StepKind::Sleep(template) | StepKind::ContinueAsNew(template) => {
+                Some(template)
+            }
+            StepKind::Await(wait) => {
+                let declared =
+                    definition.signals.contains_key(&wait.signal) || definition.updates.contains_key(&wait.signal);
+                assert!(
+                    declared && !definition.on.event.contains_key(&wait.signal),
+                    "nothing can come to `{}`",
+                    step.id
+                );
+                wait.otherwise.as_ref()
+            }
+        };
+        let read = read.into_iter().chain(step.compensate.as_ref().map(|undo| &undo.input));
+        assert!(
+            read.flat_map(|template| template.references()).all(known),
+            "an expression reads a step that is not there"
+        );
     }
 
     let mut life = Life::begin(definition, input);

@@ -3,7 +3,7 @@
 use super::life::{Life, created};
 use orbit_core::definition::Definition;
 use orbit_core::execution::event::{Event, FORMAT, Recorded, TaskError};
-use orbit_core::execution::{Command, State, admit, decide, next_wake, replay};
+use orbit_core::execution::{ChildEnd, Command, State, admit, decide, next_wake, replay};
 use orbit_core::id::{ExecutionId, Seq, SessionId, UnitKey};
 use orbit_core::time::ClusterMs;
 use serde_json::Value;
@@ -143,7 +143,16 @@ fn commands(state: &State) -> Vec<Command> {
         Command::Signal { name: "go".into(), payload: Arc::new(Value::Null), key: None, max: 1 },
         Command::Update { name: "go".into(), payload: Arc::new(Value::Null), key: Some("k".into()), max: 1 },
         Command::RefuseOutput { message: "no".into() },
+        Command::SuggestContinue { max: 1 },
+        Command::ChildStarted { unit: unit.clone(), version: "1".into() },
+        Command::ChildRefused { unit: unit.clone(), error: TaskError::retryable("X", "") },
     ];
+    let children = state.open_children().map(|(unit, child, _)| (unit.clone(), child.clone()));
+    for (unit, child) in children.take(2).chain([(unit, "nobody".into())]) {
+        for end in [ChildEnd::Completed(Arc::new(Value::Null)), ChildEnd::Cancelled, ChildEnd::Terminated] {
+            commands.push(Command::ChildEnded { unit: unit.clone(), child: child.clone(), end });
+        }
+    }
     for token in tokens {
         commands.push(Command::Succeed { token, output: Arc::new(Value::Null) });
         commands.push(Command::Fail { token, error: TaskError::retryable("X", "") });

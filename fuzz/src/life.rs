@@ -2,8 +2,8 @@
 
 use orbit_core::definition::Definition;
 use orbit_core::execution::event::{Event, Labels, Recorded, TaskError};
-use orbit_core::execution::{Command, Refusal, State, Unit, UnitStatus, admit, decide, next_wake};
-use orbit_core::id::{ClusterId, ExecutionId, Run, Seq, SessionId};
+use orbit_core::execution::{Asked, ChildEnd, Command, Refusal, State, Unit, UnitStatus, admit, decide, next_wake};
+use orbit_core::id::{ClusterId, ExecutionId, Run, Seq, SessionId, UnitKey};
 use orbit_core::time::ClusterMs;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -18,6 +18,7 @@ pub struct Life {
     pub state: State,
     now: ClusterMs,
     deliveries: u128,
+    children: u128,
 }
 
 /// The event that an execution begins with.
@@ -40,13 +41,13 @@ impl Life {
     pub fn begin(definition: &Definition, input: Value) -> Life {
         let first = Recorded { seq: Seq(1), at_ms: ClusterMs(1_000), event: created(definition, input) };
         let state = State::begin(&ExecutionId::new("e-1"), &first).expect("a first event begins a history");
-        Life { events: vec![first], state, now: ClusterMs(1_000), deliveries: 0 }
+        Life { events: vec![first], state, now: ClusterMs(1_000), deliveries: 0, children: 0 }
     }
 
     /// One that goes on from here.
     pub fn resume(events: Vec<Recorded>, state: State) -> Life {
         let now = state.last_at;
-        Life { events, state, now, deliveries: 0 }
+        Life { events, state, now, deliveries: 0, children: 0 }
     }
 
     fn record(&mut self, event: Event) {
@@ -74,8 +75,8 @@ impl Life {
         Ok(())
     }
 
-    /// Lives on: tasks are taken and succeed, or fail where `fails` says so of the nth; time passes where nothing else
-    /// does. True where it came to its end.
+    /// Lives on: tasks are taken and succeed, or fail where `fails` says so of the nth, and so do children; time passes
+    /// where nothing else does. True where the run came to its end, the execution's or that of a run which goes on as new.
     pub fn live(&mut self, definition: &Definition, mut fails: impl FnMut(u128) -> bool) -> bool {
         let most = self.events.len() + MAX_EVENTS;
         while self.decide(definition, most) && !self.state.has_ended() {
@@ -94,6 +95,9 @@ impl Life {
                     Command::Succeed { token, output: Arc::new(json!({"id": "ok", "n": [1, 2.5]})) }
                 };
                 self.command(definition, result).expect("an open delivery takes a result");
+            } else if let Some(command) = self.of_a_child(definition, &mut fails) {
+                self.command(definition, command)
+                    .expect("a unit that wants a child, or has one, takes what becomes of it");
             } else if let Some(wake) = next_wake(definition, &self.state) {
                 // A moment that is not yet there, or the decisions would have been made.
                 assert!(wake > self.now, "it wakes at {wake:?}, which is now, and decides nothing");
@@ -103,6 +107,35 @@ impl Life {
             }
         }
         self.state.has_ended()
+    }
+
+    /// What becomes of the next child: it is started or refused; one that runs ends, or lets its time pass.
+    fn of_a_child(&mut self, definition: &Definition, mut fails: impl FnMut(u128) -> bool) -> Option<Command> {
+        let wants = |(key, unit): (&UnitKey, &Unit)| {
+            matches!(unit.status, UnitStatus::ChildScheduled { .. }).then(|| key.clone())
+        };
+        let broke = |code| TaskError::retryable(code, "it broke");
+        if let Some(unit) = self.state.units.iter().find_map(wants) {
+            self.children += 1;
+            return Some(match self.children % 5 {
+                0 => Command::ChildRefused { unit, error: broke("UNKNOWN_WORKFLOW") },
+                _ => Command::ChildStarted { unit, version: "1".into() },
+            });
+        }
+        let open = self.state.open_children().find(|(.., asked)| asked.is_some() || !self.lets_pass(definition));
+        let (unit, child, asked) = open?;
+        let end = match asked {
+            Some(Asked::Terminated) => ChildEnd::Terminated,
+            Some(Asked::TimedOut | Asked::Cancelled) => ChildEnd::Cancelled,
+            None if fails(self.children) => ChildEnd::Failed(broke("BROKEN")),
+            None => ChildEnd::Completed(Arc::new(json!({"id": "ok", "n": [1, 2.5]}))),
+        };
+        Some(Command::ChildEnded { unit: unit.clone(), child: child.clone(), end })
+    }
+
+    /// Whether the children that run now take longer than something that has a time.
+    fn lets_pass(&self, definition: &Definition) -> bool {
+        self.children % 4 == 3 && next_wake(definition, &self.state).is_some()
     }
 
     /// It waits for somebody: what it awaits comes, or where that is refused somebody wants the end.

@@ -19,6 +19,7 @@ mod tests;
 
 pub use fields::{MAX_NAME_BYTES, MAX_STEP_ID_BYTES, MAX_VERSION_BYTES};
 pub use retry::MAX_ATTEMPTS;
+pub use signals::MAX_NAMES;
 pub use steps::MAX_PARALLEL;
 
 use super::expression::{Located, push_pointer};
