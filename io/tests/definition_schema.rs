@@ -275,7 +275,11 @@ fn what_a_schema_can_see_is_refused_by_both() {
         ("/steps/4/do", json!("t")),
         ("/steps/4/do", json!({})),
         ("/steps/4/do", json!({"sleep": "1s"})),
-        ("/steps/4/do", json!({"await": "go"})),
+        ("/steps/4/do", json!({"await": "go"})), // which is not compensated
+        ("/steps/6/do", json!({"await": "go", "otherwise": 1})),
+        ("/steps/6/do", json!({"await": "go now"})),
+        ("/steps/6/do", json!({"await": "go", "retry": {"max_attempts": 2}})),
+        ("/steps/6/do/otherwise", json!(1)),
         ("/steps/4/do", json!({"for": [1], "do": {"task": "t"}})),
         ("/steps/4/do", json!({"task": "t", "compute": 1})),
         ("/steps/4/do", json!({"compute": "${ item }"})), // which is not compensated
@@ -430,7 +434,7 @@ fn documents() -> impl Strategy<Value = Value> {
             ("otherwise", values(templates.to_vec())),
         ]
     };
-    let each = prop_oneof![object(task()), object(child()), object(compute())].boxed();
+    let each = prop_oneof![object(task()), object(child()), object(compute()), object(signal())].boxed();
     let items = || {
         vec![
             ("for", mostly(prop::sample::select(vec![json!([]), json!("${ input.a }")]).prop_map(Some).boxed())),
