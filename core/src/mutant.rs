@@ -55,11 +55,23 @@ pub enum Mutant {
     UnknownResolvedByReading,
     /// A FATAL error, once COMMIT is out, is taken as a failure.
     FatalTakenAsFailed,
+    /// What was done is undone in the order in which it was done.
+    CompensationForwards,
+    /// One item more is under way than `parallel` allows.
+    ParallelLeaks,
+    /// A signal is acknowledged when its append is sent, not when it is done.
+    SignalBeforeCommit,
+    /// An update is answered when its append is sent, not when it is done.
+    UpdateBeforeCommit,
+    /// A signal that is repeated under its id is taken in again.
+    SignalTakenTwice,
+    /// A signal for an execution that is not in memory brings it back, and is forgotten.
+    SignalForgottenWhileLoading,
 }
 
 impl Mutant {
     /// All of them, in the order of the enum.
-    pub const ALL: [Mutant; 14] = [
+    pub const ALL: [Mutant; 20] = [
         Mutant::ResponseBeforeCommit,
         Mutant::MemoryBeforeCommit,
         Mutant::RedeliveryUnflagged,
@@ -74,5 +86,11 @@ impl Mutant {
         Mutant::FenceMissing,
         Mutant::UnknownResolvedByReading,
         Mutant::FatalTakenAsFailed,
+        Mutant::CompensationForwards,
+        Mutant::ParallelLeaks,
+        Mutant::SignalBeforeCommit,
+        Mutant::UpdateBeforeCommit,
+        Mutant::SignalTakenTwice,
+        Mutant::SignalForgottenWhileLoading,
     ];
 }

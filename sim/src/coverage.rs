@@ -83,7 +83,7 @@ marks! {
     SignalWaited = "signal came before its step waited",
     SignalLeftOver = "signal that nothing took before the end",
     SignalRacedCompletion = "signal recorded in the append that completes",
-    SignalRacedTimeout = "signal came within 50 ms of its step's deadline",
+    SignalRacedTimeout = "signal came within 250 ms of its step's deadline",
     UpdateAnswered = "update answered",
     UpdateRejected = "update not taken by the workflow",
     QueryAnswered = "query answered",

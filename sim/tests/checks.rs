@@ -1,12 +1,17 @@
 //! Checks that no planted mistake sets off are shown to bite here.
 
+use orbit_core::api::Request;
+use orbit_core::api::request::Message;
 use orbit_core::definition::Definition;
-use orbit_core::execution::event::{Event, Recorded};
-use orbit_core::id::{ClusterId, ExecutionId, GroupId, Incarnation, Run, Seq, Term};
+use orbit_core::execution::event::{AbortReason, Event, Recorded};
+use orbit_core::id::{ClusterId, ExecutionId, GroupId, Incarnation, Run, Seq, Term, UnitKey};
 use orbit_core::node::LogEvent;
 use orbit_core::store::append::*;
 use orbit_core::time::ClusterMs;
+use orbit_sim::check::course::Course;
+use orbit_sim::check::interpreter::{self, Limits};
 use orbit_sim::check::log::{self, Excuses};
+use orbit_sim::check::signal::SignalCheck;
 use orbit_sim::check::{Checked, Checks, Committed};
 use orbit_sim::coverage::Coverage;
 use orbit_sim::store::{Change, Commit, ModelStore};
@@ -25,10 +30,13 @@ fn fence(term: u64) -> Fence {
 
 /// Feeds one commit to the checks.
 fn feed(checks: &mut Checks, change: Change) -> Checked {
+    feed_with(checks, change, &Book::new(vec![document()]))
+}
+
+fn feed_with(checks: &mut Checks, change: Change, book: &Book) -> Checked {
     let store = ModelStore::new(ClusterId(Uuid::nil()));
-    let book = Book::new(vec![document()]);
     let commit = Commit { transaction: "append", changes: vec![change] };
-    let committed = Committed { commit: &commit, store: &store, book: &book, steady_clock: false };
+    let committed = Committed { commit: &commit, store: &store, book, steady_clock: false };
     checks.on_commit(&committed, &mut Coverage::default())
 }
 
@@ -54,7 +62,11 @@ fn append(term: u64, events: Vec<(u64, i64, Event)>) -> Change {
 }
 
 fn created() -> Event {
-    let definition = Definition::from_document(&document()).expect("a right definition");
+    created_of(&document())
+}
+
+fn created_of(document: &Value) -> Event {
+    let definition = Definition::from_document(document).expect("a right definition");
     Event::WorkflowCreated {
         workflow: definition.name,
         version: definition.version,
@@ -145,4 +157,129 @@ fn a_loop_without_a_pause_is_found() {
     assert!((0..2_000).all(|n| later.pace.on_wake(Time(n)).is_ok()));
     assert!((0..2_000).any(|n| checks.pace.on_failure(Time(n)).is_err()));
     assert!((0..2_000).all(|n| later.pace.on_failure(Time(n * 20_000)).is_ok()));
+}
+
+/// A workflow that takes what it is sent, twice, and gives a list.
+fn taking() -> Value {
+    json!({"name": "Take", "version": "1", "signals": {"go": {}}, "steps": [
+        {"id": "first", "await": "go", "timeout": "1h"},
+        {"id": "then", "await": "go"},
+        {"id": "count", "compute": "${ steps.first.output.n + steps.then.output.n }"},
+        {"id": "act", "task": "t", "after": [], "compensate": {"task": "undo"}},
+    ], "result": "${ steps.count.output }"})
+}
+
+/// Events from the first on, all at one time.
+fn numbered(events: Vec<Event>) -> Vec<(u64, i64, Event)> {
+    events.into_iter().zip(1..).map(|(event, seq)| (seq, 5, event)).collect()
+}
+
+fn message_of(n: u64, key: Option<&str>) -> Message {
+    Message { name: "go".into(), payload: json!({ "n": n }).into(), key: key.map(Into::into) }
+}
+
+fn received(n: u64, key: Option<&str>) -> Event {
+    let Message { name, payload, key } = message_of(n, key);
+    Event::SignalReceived { signal: name, payload, signal_id: key, carried: None }
+}
+
+fn consumed(step: &str, seq: u64) -> Event {
+    Event::SignalConsumed { step: step.into(), signal: "go".into(), received: Seq(seq) }
+}
+
+/// What the check of signals says of a history after these were sent.
+fn signals(sent: &[Message], events: Vec<Event>) -> Checked {
+    let mut book = Book::new(vec![taking()]);
+    for message in sent {
+        book.asked(&Request::Signal { execution: "x".into(), signal: message.clone() });
+    }
+    let mut checks = Checks::default();
+    feed(&mut checks, raised(0, 1)).unwrap();
+    let events = [created_of(&taking()), Event::WorkflowStarted].into_iter().chain(events).collect();
+    let change = append(1, numbered(events));
+    // The tables are empty: what the check of histories says of that is not asked here.
+    let _ = feed_with(&mut checks, change.clone(), &book);
+    let store = ModelStore::new(ClusterId(Uuid::nil()));
+    let commit = Commit { transaction: "append", changes: vec![change] };
+    let committed = Committed { commit: &commit, store: &store, book: &book, steady_clock: false };
+    SignalCheck::default().on_commit(&committed, &checks.history, &mut Coverage::default())
+}
+
+#[test]
+fn signals_that_nobody_sent_that_come_twice_or_are_taken_out_of_order_are_found() {
+    let (one, two) = (message_of(1, Some("a")), message_of(2, Some("b")));
+    let both = [one.clone(), two.clone()];
+    assert_eq!(signals(&both, vec![received(1, Some("a")), received(2, Some("b")), consumed("first", 3)]), Ok(()));
+    assert!(message(signals(&[one.clone()], vec![received(2, Some("b"))])).contains("nobody sent"));
+    assert!(message(signals(&[one.clone()], vec![received(1, None)])).contains("what was sent is"));
+    let twice = vec![received(1, Some("a")), received(1, Some("a"))];
+    assert!(message(signals(&[one.clone()], twice)).contains("recorded a second time"));
+    let same_id = [one, message_of(2, Some("a"))];
+    let twice = vec![received(1, Some("a")), received(2, Some("a"))];
+    assert!(message(signals(&same_id, twice)).contains("was taken in as"));
+    let out_of_order = vec![received(1, Some("a")), received(2, Some("b")), consumed("first", 4)];
+    assert!(message(signals(&both, out_of_order)).contains("the oldest that waits is Some(Seq(3))"));
+    let left = vec![
+        received(1, Some("a")),
+        Event::TerminateRequested { reason: None },
+        Event::WorkflowTerminated { unconsumed: Vec::new() },
+    ];
+    assert!(message(signals(&both, left)).contains("nothing took"));
+}
+
+/// What the check of courses says of a history.
+fn course(events: Vec<Event>) -> String {
+    let definition = Definition::from_document(&taking()).expect("a right definition");
+    let mut course = Course::default();
+    let mut marks = Coverage::default();
+    let all = [created_of(&taking()), Event::WorkflowStarted].into_iter().chain(events);
+    message(all.map(|event| course.on_event("x", &definition, &event, &mut marks)).collect())
+}
+
+#[test]
+fn what_goes_on_or_is_left_undone_while_an_execution_winds_down_is_found() {
+    let scheduled = |step: &str| Event::StepScheduled {
+        step: step.into(),
+        attempt: 1,
+        input: Value::Null.into(),
+        idempotency_key: "k".into(),
+        redelivery: false,
+    };
+    let succeeded =
+        |step: &str| Event::StepSucceeded { step: step.into(), attempt: 1, output: Value::Null.into(), token: None };
+    let cancel = || Event::CancelRequested { reason: None };
+    let cancelled = || Event::WorkflowCancelled { compensation: None, unconsumed: Vec::new() };
+    assert!(course(vec![cancel(), scheduled("act")]).contains("goes on though it winds down"));
+    assert!(course(vec![scheduled("compensate:act")]).contains("cleans up, and nothing winds down"));
+    assert!(course(vec![scheduled("act"), cancel(), cancelled()]).contains("are under way"));
+    let done = || vec![scheduled("act"), succeeded("act"), cancel()];
+    let with = |more: Vec<Event>| course(done().into_iter().chain(more).collect());
+    assert!(with(vec![cancelled()]).contains("were not undone"));
+    let undo = |steps: Vec<UnitKey>| Event::CompensationStarted { reason: AbortReason::Cancelled, steps };
+    assert!(with(vec![undo(vec!["first".into()])]).contains("what succeeded, the last one first, is"));
+    assert!(with(vec![undo(vec!["act".into()]), Event::CompensationCompleted]).contains("is not over"));
+    let timed_out = Event::WorkflowTimedOut { compensation: None, unconsumed: Vec::new() };
+    assert!(course(vec![cancel(), timed_out]).contains("winds down by Some(Cancelled)"));
+    let terminate = Event::TerminateRequested { reason: None };
+    assert!(course(vec![terminate, scheduled("act")]).contains("after it was terminated"));
+}
+
+#[test]
+fn an_end_that_the_definition_does_not_lead_to_is_found_by_the_interpreter() {
+    let document = json!({"name": "Sum", "version": "1", "steps": [{"id": "sum", "compute": "${ 1 + 2 }"}],
+        "result": "${ steps.sum.output }"});
+    let ends = |output: i64| {
+        let mut checks = Checks::default();
+        let book = Book::new(vec![document.clone()]);
+        feed(&mut checks, raised(0, 1)).unwrap();
+        let sum = Event::StepSucceeded { step: "sum".into(), attempt: 1, output: json!(3).into(), token: None };
+        let end = Event::WorkflowCompleted { output: json!(output).into(), unconsumed: Vec::new() };
+        let events = vec![created_of(&document), Event::WorkflowStarted, sum, end];
+        let _ = feed_with(&mut checks, append(1, numbered(events)), &book);
+        let limits = Limits { max_payload: 1_000, max_fan_out: 10 };
+        let id = ExecutionId::new("x");
+        interpreter::check(&id, checks.history.get(&id).expect("it was taken in"), limits)
+    };
+    assert_eq!(ends(3), Ok(()));
+    assert!(message(ends(4)).contains("by the definition as"));
 }

@@ -2,7 +2,7 @@
 
 use super::draft::{Draft, unknown};
 use super::request::Open;
-use super::slot::{Resident, Work};
+use super::slot::{Resident, Slot, Work};
 use super::{Node, RequestId};
 use crate::api::error::{ApiError, ErrorCode};
 use crate::api::request::Message;
@@ -10,7 +10,7 @@ use crate::api::response::{Queried, Reply, Response, Signalled, Updated};
 use crate::definition::{Boundary, Local, nearest};
 use crate::execution::{Command, Refusal, evaluate};
 use crate::id::{ExecutionId, QueryName};
-use crate::mutant::Mutants;
+use crate::mutant::{Mutant, Mutants};
 use crate::store::append::Status;
 use crate::time::ClusterMs;
 use serde_json::Value;
@@ -39,7 +39,13 @@ impl Ask {
 impl<M: Mutants> Node<M> {
     pub(super) fn ask(&mut self, id: RequestId, execution: &ExecutionId, ask: Ask) {
         if self.open_write(id, Open::Write) {
-            self.enqueue(execution, Work::Ask { request: id, ask });
+            let in_memory = self.slots.get(execution).and_then(Slot::resident).is_some();
+            let forgotten = matches!(ask, Ask::Signal(_)) && !in_memory;
+            let work = match forgotten && self.mutants.planted(Mutant::SignalForgottenWhileLoading) {
+                true => Work::Wake,
+                false => Work::Ask { request: id, ask },
+            };
+            self.enqueue(execution, work);
         }
     }
 
@@ -92,7 +98,8 @@ impl<M: Mutants> Node<M> {
     fn take_signal(&mut self, draft: &mut Draft, message: Message, now: ClusterMs) -> Result<Reply, ApiError> {
         let Message { name, payload, key } = message;
         let resident = draft.resident.as_ref().expect("the caller looked it up");
-        if let Some(sent) = key.as_ref().and_then(|key| resident.state.sent(key)) {
+        let forgets = self.mutants.planted(Mutant::SignalTakenTwice);
+        if let Some(sent) = key.as_ref().filter(|_| !forgets).and_then(|key| resident.state.sent(key)) {
             if sent.name != name {
                 return Err(id_conflict("signal_id", &sent.name));
             }

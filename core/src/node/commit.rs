@@ -4,7 +4,7 @@
 use super::draft::{Draft, Handover, Part};
 use super::slot::{Body, Slot, Work};
 use super::{Connection, LogEvent, Node, Purpose, storage_error};
-use crate::api::response::{Accepted, ResultOutcome};
+use crate::api::response::{Accepted, Reply, Response, ResultOutcome};
 use crate::execution::Event;
 use crate::execution::State;
 use crate::execution::state::Settled;
@@ -101,9 +101,28 @@ impl<M: Mutants> Node<M> {
         if self.mutants.planted(Mutant::ResponseBeforeCommit) {
             self.tell(&mut draft);
         }
+        self.tell_too_early(&mut draft);
         let memory = draft.events.iter().map(|recorded| recorded.event.memory()).sum::<u64>().max(own_bytes);
         let born = before.is_none() && draft.works.is_empty();
         Passenger { execution, draft, memory, born }
+    }
+
+    /// The planted mistakes: a signal or an update is answered before it is durable.
+    fn tell_too_early(&mut self, draft: &mut Draft) {
+        let signals = self.mutants.planted(Mutant::SignalBeforeCommit);
+        let updates = self.mutants.planted(Mutant::UpdateBeforeCommit);
+        if !signals && !updates {
+            return;
+        }
+        let is_early = |response: &Response| match response.reply {
+            Reply::Signalled(_) => signals,
+            Reply::Updated(_) => updates,
+            _ => false,
+        };
+        let (early, in_time) = std::mem::take(&mut draft.answers).into_iter().partition(|(_, r)| is_early(r));
+        draft.answers = in_time;
+        let early: Vec<_> = early;
+        early.into_iter().for_each(|(request, response)| self.respond(request, response));
     }
 
     /// Whether what an execution that nobody has looked for has to do begins with a start that may be tried. Whatever

@@ -10,7 +10,7 @@ use crate::api::request::{Contract, Start, TaskOutcome};
 use crate::api::response::{Accepted, Reply, Response, ResultOutcome, Started};
 use crate::definition::Definition;
 use crate::execution::event::{Event, Recorded};
-use crate::execution::{Command, Refusal, State, UnitStatus, admit, decide, next_run, next_wake};
+use crate::execution::{Command, Refusal, State, UnitStatus, admit, next_run, next_wake};
 use crate::id::{Epoch, ExecutionId, Run, Seq, SessionId, TaskId, Token, UnitKey};
 use crate::mutant::{Mutant, Mutants};
 use crate::store::append::{Expect, Member, OwnerChange, StoredEvent, TaskChange, TaskRow, TaskState, Wake};
@@ -146,7 +146,7 @@ impl Draft {
     pub(super) fn decide(&mut self, now: ClusterMs, rules: &Rules) {
         loop {
             let resident = self.resident.as_ref().expect("decisions are about an execution");
-            let decided = decide(&resident.definition, &resident.state, now);
+            let decided = rules.decide(resident, now);
             if decided.is_empty() {
                 return;
             }

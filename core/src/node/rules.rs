@@ -2,10 +2,10 @@
 
 use super::Node;
 use super::slot::Resident;
-use crate::definition::{Boundary, SchemaCheck};
+use crate::definition::{Boundary, Definition, SchemaCheck, StepKind};
 use crate::execution::event::Event;
-use crate::execution::{Command, admit};
-use crate::mutant::Mutants;
+use crate::execution::{Command, State, admit, decide};
+use crate::mutant::{Mutant, Mutants};
 use crate::time::ClusterMs;
 use serde_json::Value;
 use std::sync::Arc;
@@ -16,9 +16,44 @@ pub(super) struct Rules {
     schemas: Arc<dyn SchemaCheck>,
     max_payload: u64,
     max_fan_out: u64,
+    mistakes: Mistakes,
+}
+
+/// Planted mistakes in what is decided.
+#[derive(Clone, Copy)]
+struct Mistakes {
+    compensation_forwards: bool,
+    parallel_leaks: bool,
+}
+
+impl Mistakes {
+    fn decide(self, definition: &Definition, state: &State, now: ClusterMs) -> Vec<Event> {
+        let mut definition = definition.clone();
+        for step in &mut definition.steps {
+            if let (StepKind::For(each), true) = (&mut step.kind, self.parallel_leaks) {
+                each.parallel += 1;
+            }
+        }
+        let mut decided = decide(&definition, state, now);
+        for event in &mut decided {
+            if let (Event::CompensationStarted { steps, .. }, true) = (event, self.compensation_forwards) {
+                steps.reverse();
+            }
+        }
+        decided
+    }
 }
 
 impl Rules {
+    /// What is to be recorded next.
+    pub fn decide(&self, resident: &Resident, now: ClusterMs) -> Vec<Event> {
+        let Resident { definition, state, .. } = resident;
+        if self.mistakes.compensation_forwards || self.mistakes.parallel_leaks {
+            return self.mistakes.decide(definition, state, now);
+        }
+        decide(definition, state, now)
+    }
+
     /// The event that is recorded instead of `event`, where that may not be.
     pub fn refusal(&self, resident: &Resident, event: &Event, now: ClusterMs) -> Option<Event> {
         let Resident { definition, state, .. } = resident;
@@ -86,6 +121,10 @@ impl<M: Mutants> Node<M> {
     pub(super) fn rules(&self) -> Rules {
         let limits = &self.config.limits;
         let (max_payload, max_fan_out) = (limits.max_payload_bytes, limits.max_fan_out);
-        Rules { schemas: self.schemas.clone(), max_payload, max_fan_out }
+        let mistakes = Mistakes {
+            compensation_forwards: self.mutants.planted(Mutant::CompensationForwards),
+            parallel_leaks: self.mutants.planted(Mutant::ParallelLeaks),
+        };
+        Rules { schemas: self.schemas.clone(), max_payload, max_fan_out, mistakes }
     }
 }

@@ -77,6 +77,8 @@ pub struct Answer<'a> {
     pub stopping: bool,
     /// Whether the answer is handed to the network, or dropped since nobody waits.
     pub on_the_wire: bool,
+    /// Whether nothing is broken since long before it was asked, and the server takes its time to answer.
+    pub calm: bool,
     /// A poll may be answered with nothing after half of it.
     pub session_timeout: Duration,
     pub now: Time,

@@ -2,7 +2,7 @@
 
 use super::{Answer, Checked, Violation, ensure};
 use crate::world::network::Exchange;
-use orbit_core::api::{Reply, Request};
+use orbit_core::api::{ErrorCode, Reply, Request};
 use std::time::Duration;
 
 const CHECK: &str = "patience";
@@ -10,8 +10,12 @@ const CHECK: &str = "patience";
 /// How much faster than true time a server's clock may run, in thousandths.
 const FAST_CLOCK: u128 = 2;
 
-/// An answer to a poll or wait.
+/// An answer: in a calm world no outcome stays unknown, and a poll or wait does not end early.
 pub fn on_answer(answer: &Answer<'_>) -> Checked {
+    if let (Reply::Error(error), true) = (&answer.response.reply, answer.calm) {
+        let unknown = error.code == ErrorCode::OutcomeUnknown;
+        ensure!(!unknown, CHECK, "nothing is broken, and the outcome of {:?} stays unknown", answer.exchange.request);
+    }
     let (asked, nothing) = match (&*answer.exchange.request, &answer.response.reply) {
         (Request::Wait { timeout, .. }, Reply::Execution(view)) => (*timeout, !view.item.status.is_terminal()),
         (Request::Poll(poll), Reply::Polled(polled)) => {

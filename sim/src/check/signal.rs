@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const CHECK: &str = "signal";
 
 /// A signal that comes so shortly before or after its step's deadline has raced it.
-const RACE_MS: i64 = 50;
+const RACE_MS: i64 = 250;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]

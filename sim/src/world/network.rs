@@ -171,6 +171,9 @@ impl World {
             current: self.processes.get(&pid).is_some_and(|p| p.fence == Some(store.fence())),
             stopping: self.processes.get(&pid).is_some_and(|p| p.stopping),
             on_the_wire: waits,
+            calm: self.healed
+                && exchange.sent > self.healed_at.plus_ms(CALM_MS)
+                && self.plan.server.request_deadline_ms >= CALM_MS,
             session_timeout: Duration::from_millis(self.plan.server.session_timeout_ms),
             now: self.now,
         };
