@@ -45,7 +45,7 @@ pub enum Command {
     Check(CheckArgs),
     /// Start an execution.
     Start(StartArgs),
-    /// List, show, follow, replay and cancel executions.
+    /// List, show, follow, replay, signal, query and end executions.
     #[command(subcommand)]
     Executions(ExecutionsCommand),
     /// Say what an execution waits for, or why it ended, and what would be right to do.
@@ -247,14 +247,22 @@ pub enum ExecutionsCommand {
     Replay(ReplayArgs),
     /// Wait for the end of an execution, and show it.
     Wait(WaitArgs),
-    /// Ask for the end of an execution.
+    /// Send a signal to an execution. It is durable once the command ends, and waits until it is taken.
+    Signal(SignalArgs),
+    /// Send an update to an execution, and show what it answers.
+    Update(UpdateArgs),
+    /// Show the value of a query of an execution.
+    Query(QueryArgs),
+    /// Ask for the end of an execution: what it did is undone as its definition says.
     Cancel(CancelArgs),
+    /// End an execution at once: nothing is undone, no handler runs.
+    Terminate(CancelArgs),
 }
 
 /// `orbit executions list`
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// Only those with this status: running, quarantined, completed, failed, cancelled.
+    /// Only those with this status: running, quarantined, completed, failed, cancelled, timed_out, terminated.
     #[arg(long)]
     pub status: Option<String>,
     /// Only those of this workflow.
@@ -339,7 +347,61 @@ pub struct WaitArgs {
     pub output: Output,
 }
 
-/// `orbit executions cancel`
+/// `orbit executions signal`
+#[derive(Debug, Args)]
+pub struct SignalArgs {
+    /// The execution's id.
+    #[arg(value_name = "ID")]
+    pub execution: String,
+    /// The signal's name, as the definition declares it.
+    pub name: String,
+    /// What it brings: JSON text, `@FILE`, or `-` for standard input [default: null].
+    #[arg(long, value_name = "JSON|@FILE|-")]
+    pub payload: Option<String>,
+    /// The signal's id. Sending twice with the same id sends once [default: drawn].
+    #[arg(long, value_name = "KEY")]
+    pub id: Option<String>,
+    #[command(flatten)]
+    pub remote: Remote,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `orbit executions update`
+#[derive(Debug, Args)]
+pub struct UpdateArgs {
+    /// The execution's id.
+    #[arg(value_name = "ID")]
+    pub execution: String,
+    /// The update's name, as the definition declares it.
+    pub name: String,
+    /// What it brings: JSON text, `@FILE`, or `-` for standard input [default: null].
+    #[arg(long, value_name = "JSON|@FILE|-")]
+    pub payload: Option<String>,
+    /// The update's id. Sending twice with the same id sends once, and shows the first answer [default: drawn].
+    #[arg(long, value_name = "KEY")]
+    pub id: Option<String>,
+    #[command(flatten)]
+    pub remote: Remote,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `orbit executions query`
+#[derive(Debug, Args)]
+pub struct QueryArgs {
+    /// The execution's id.
+    #[arg(value_name = "ID")]
+    pub execution: String,
+    /// The query's name, as the definition declares it.
+    pub name: String,
+    #[command(flatten)]
+    pub remote: Remote,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `orbit executions cancel` and `terminate`
 #[derive(Debug, Args)]
 pub struct CancelArgs {
     /// The execution's id.

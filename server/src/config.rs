@@ -49,7 +49,13 @@ pub struct Settings {
     /// Events of one history; past it the execution fails [default: 50000].
     #[arg(long, env = "ORBIT_MAX_HISTORY_EVENTS", value_name = "N")]
     pub max_history_events: Option<u64>,
-    /// Bytes of one input or result as JSON text [default: 1048576].
+    /// Items of the list of one `for` step; past it the execution fails [default: 10000].
+    #[arg(long, env = "ORBIT_MAX_FAN_OUT", value_name = "N")]
+    pub max_fan_out: Option<u64>,
+    /// Signals and updates of one execution that nothing has taken; past it further ones are refused [default: 1000].
+    #[arg(long, env = "ORBIT_MAX_PENDING_SIGNALS", value_name = "N")]
+    pub max_pending_signals: Option<u64>,
+    /// Bytes of one input, result or signal's payload as JSON text [default: 1048576].
     #[arg(long, env = "ORBIT_MAX_PAYLOAD_BYTES", value_name = "N")]
     pub max_payload_bytes: Option<u64>,
     /// Bytes of one request's body [default: 4194304].
@@ -141,7 +147,6 @@ later! {
     election_session_timeout, "--election-session-timeout", "ORBIT_ELECTION_SESSION_TIMEOUT";
     hide_addresses, "--hide-addresses", "ORBIT_HIDE_ADDRESSES";
     recovery, "--recovery", "ORBIT_RECOVERY";
-    max_fan_out, "--max-fan-out", "ORBIT_MAX_FAN_OUT";
     enable_http_adapter, "--enable-http-adapter", "ORBIT_ENABLE_HTTP_ADAPTER";
     grpc_addr, "--grpc-addr", "ORBIT_GRPC_ADDR";
     workers_file, "--workers-file", "ORBIT_WORKERS_FILE";
@@ -302,6 +307,8 @@ impl Settings {
             check_interval: self.check_interval.or(other.check_interval),
             max_active_executions: self.max_active_executions.or(other.max_active_executions),
             max_history_events: self.max_history_events.or(other.max_history_events),
+            max_fan_out: self.max_fan_out.or(other.max_fan_out),
+            max_pending_signals: self.max_pending_signals.or(other.max_pending_signals),
             max_payload_bytes: self.max_payload_bytes.or(other.max_payload_bytes),
             body_limit: self.body_limit.or(other.body_limit),
             max_connections: self.max_connections.or(other.max_connections),
@@ -342,6 +349,8 @@ pub struct Options {
     pub check_interval: Duration,
     pub max_active_executions: u64,
     pub max_history_events: u64,
+    pub max_fan_out: u64,
+    pub max_pending_signals: u64,
     pub max_payload_bytes: u64,
     pub body_limit: u64,
     pub max_connections: u64,
@@ -398,6 +407,12 @@ impl Options {
                 "--max-history-events",
                 settings.max_history_events,
                 limits.max_history_events,
+            )?,
+            max_fan_out: at_least_one("--max-fan-out", settings.max_fan_out, limits.max_fan_out)?,
+            max_pending_signals: at_least_one(
+                "--max-pending-signals",
+                settings.max_pending_signals,
+                limits.max_pending_signals,
             )?,
             max_payload_bytes: at_least_one(
                 "--max-payload-bytes",
@@ -558,6 +573,7 @@ mod tests {
         assert!(refused("session_timeout = 0.1").message.contains("at least 0.5 s"));
         assert!(refused("session_timeout = 1\nheartbeat_interval = 0.6").message.contains("half the session timeout"));
         assert!(refused("check_interval = 0").message.contains("at least 0.05 s"));
+        assert!(refused("max_pending_signals = 0").message.contains("--max-pending-signals is 0"));
         assert!(refused("max_history_events = 0").message.contains("--max-history-events is 0"));
         assert!(refused("node_id = 'a b'").message.contains("1 to 48"));
     }

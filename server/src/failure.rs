@@ -16,7 +16,7 @@ pub enum Exit {
     Credentials = 3,
     /// What was asked for does not exist.
     NotFound = 4,
-    /// The execution failed or was cancelled.
+    /// The execution failed, was cancelled or terminated, or took longer than its `timeout`.
     EndedBadly = 5,
     /// The execution had not ended when the wait was over.
     WaitTimedOut = 6,

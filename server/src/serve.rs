@@ -205,6 +205,8 @@ fn node_config(options: &Options, addr: SocketAddr) -> NodeConfig {
     config.limits = Limits {
         max_active_executions: options.max_active_executions,
         max_history_events: options.max_history_events,
+        max_fan_out: options.max_fan_out,
+        max_pending_signals: options.max_pending_signals,
         max_payload_bytes: options.max_payload_bytes,
         max_worker_sessions: options.max_worker_sessions,
         ..config.limits

@@ -38,6 +38,14 @@ pub fn sentence(waiting: &Waiting) -> String {
         }
         "retry" => format!("{count} begins at {until}{failed}"),
         "sleep" => format!("sleeps until {until}"),
+        "signal" => {
+            let until = waiting.until_ms.map(|at| format!(", until {}", time(at))).unwrap_or_default();
+            format!("waits for the signal `{}` since {since}{until}", signal(waiting))
+        }
+        "items" => {
+            let (ended, items) = (waiting.ended.unwrap_or(0), waiting.items.unwrap_or(0));
+            format!("{ended} of {items} items have ended; it began at {since}")
+        }
         "server" => format!("the server goes on with it by itself, since {since}"),
         other => format!("waits since {since} ({other})"),
     }
@@ -65,6 +73,11 @@ pub fn advice(waiting: &Waiting) -> String {
             None => "wait".into(),
         },
         "retry" => "mend what the error names before then, or wait".into(),
+        "signal" => format!(
+            "send it: `orbit executions signal ID {0}` (`orbit executions update ID {0}`, where it is an update)",
+            signal(waiting)
+        ),
+        "items" => "wait; what each item that is under way waits for stands beside this".into(),
         "server" => "wait a moment; if it stays so, look at the server's log and its database".into(),
         _ => "wait".into(),
     }
@@ -96,6 +109,10 @@ fn age(ms: u64) -> String {
         10_000..120_000 => format!("{} s", ms / 1000),
         _ => format!("{} min", ms / 60_000),
     }
+}
+
+fn signal(waiting: &Waiting) -> &str {
+    waiting.signal.as_deref().unwrap_or("?")
 }
 
 fn task(waiting: &Waiting) -> String {
@@ -173,6 +190,17 @@ mod tests {
                 "mend what the error names",
             ),
             (json!({"reason": "sleep", "until_ms": 1000}), "sleeps until 1970-01-01 00:00:01.000Z", "wait"),
+            (
+                json!({"reason": "signal", "signal": "paid"}),
+                "waits for the signal `paid` since 1970-01-01 00:00:00.000Z",
+                "`orbit executions signal ID paid`",
+            ),
+            (
+                json!({"reason": "signal", "signal": "paid", "until_ms": 1000}),
+                "waits for the signal `paid` since 1970-01-01 00:00:00.000Z, until 1970-01-01 00:00:01.000Z",
+                "send it",
+            ),
+            (json!({"reason": "items", "items": 10, "ended": 3}), "3 of 10 items have ended; it began at 1970", "wait"),
             (json!({"reason": "server"}), "the server goes on with it by itself", "wait a moment"),
             (json!({"reason": "new"}), "waits since 1970-01-01 00:00:00.000Z (new)", "wait"),
         ] {

@@ -24,7 +24,7 @@ prints results takes `-o`.
 | 2 | the command line, the configuration or a file that it names is wrong |
 | 3 | the credentials are missing or wrong |
 | 4 | what was asked for does not exist |
-| 5 | the execution failed or was cancelled |
+| 5 | the execution failed, was cancelled or terminated, or took longer than its `timeout` |
 | 6 | the execution had not ended when the wait was over |
 | 7 | no server could be reached |
 

@@ -10,7 +10,7 @@ import unittest
 from collections.abc import Callable
 from typing import Any
 
-from orbit_sdk import Client, NotJson, OrbitError, Unexpected, Unreachable, Worker
+from orbit_sdk import Client, NotJson, OrbitError, Unexpected, Unreachable, Updated, Worker
 
 from .fake import CERTIFICATE, PATIENCE, Fake
 
@@ -190,6 +190,46 @@ class Clients(unittest.TestCase):
         fake.expect("/v1/executions/e").answer(200, {**EXECUTION, "status": "cancelled", "cancel_reason": "enough"})
         ended = came.get(timeout=PATIENCE)
         self.assertEqual((ended.cancel_reason, list(ended.waiting)), ("enough", []))
+
+    def test_what_is_sent_always_carries_an_id_and_repeats_under_it(self) -> None:
+        fake = self.fake()
+        client = self.client(fake.url, patience=PATIENCE)
+        came = self.asked(lambda: client.signal("e/1", "go on", {"by": [1]}))
+        first = fake.expect("/v1/executions/e%2F1/signals/go%20on")
+        self.assertEqual((first.method, first.body["payload"]), ("POST", {"by": [1]}))
+        first.error(503, "NOT_READY", True)
+        second = fake.expect("/v1/executions/e%2F1/signals/go%20on")
+        self.assertEqual(second.body, first.body)
+        self.assertRegex(second.body["signal_id"], "^[0-9a-f-]{36}$")
+        second.answer(200, {"seq": 4})
+        self.assertEqual(came.get(timeout=PATIENCE), 4)
+
+        came = self.asked(lambda: client.update("e", "raise", 3, update_id="u"))
+        exchange = fake.expect("/v1/executions/e/updates/raise")
+        self.assertEqual(exchange.body, {"update_id": "u", "payload": 3})
+        exchange.answer(200, {"seq": 5, "result": {"n": 4}})
+        self.assertEqual(came.get(timeout=PATIENCE), Updated(5, {"n": 4}))
+
+        came = self.asked(lambda: client.query("e", "state"))
+        exchange = fake.expect("/v1/executions/e/queries/state")
+        self.assertEqual(exchange.method, "GET")
+        exchange.answer(200, {"result": None})
+        self.assertIsNone(came.get(timeout=PATIENCE))
+
+        came = self.asked(lambda: client.terminate("e", "it hangs"))
+        exchange = fake.expect("/v1/executions/e/terminate")
+        self.assertEqual(exchange.body, {"reason": "it hangs"})
+        exchange.answer(200, {**EXECUTION, "status": "terminated"})
+        self.assertTrue(came.get(timeout=PATIENCE).finished)
+
+    def test_a_part_of_a_step_says_what_it_is_and_what_it_awaits(self) -> None:
+        fake = self.fake()
+        client = self.client(fake.url)
+        part = {"step_id": "ship", "unit": "ship[3]", "kind": "await", "since_ms": 5, "reason": "signal", "signal": "go"}
+        came = self.asked(lambda: client.get("e"))
+        fake.expect("/v1/executions/e").answer(200, {**EXECUTION, "waiting": [part]})
+        (waiting,) = came.get(timeout=PATIENCE).waiting
+        self.assertEqual((waiting.unit, waiting.signal, waiting.items), ("ship[3]", "go", None))
 
     def test_an_input_that_json_cannot_say_is_refused_before_anything_is_sent(self) -> None:
         client = self.client("http://127.0.0.1:1")

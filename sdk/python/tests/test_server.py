@@ -83,6 +83,88 @@ class Orders(WithServer):
         self.assertEqual((execution.error.code, execution.error.retryable), ("GUEST_MISSING", False))
 
 
+TALK: dict[str, Any] = {
+    "name": "Talk",
+    "version": "1",
+    "signals": {"go": {"payload": {"type": "object"}}},
+    "updates": {"raise": {"payload": {"type": "integer"}, "when": "${ event < 10 }", "result": "${ event + 1 }"}},
+    "queries": {"state": {"went": "${ steps.wait.output }"}},
+    "steps": [{"id": "wait", "await": "go"}, {"id": "more", "await": "raise"}],
+    "result": {"went": "${ steps.wait.output }", "raised": "${ steps.more.output }"},
+}
+
+TRIP: dict[str, Any] = {
+    "name": "Trip",
+    "version": "1",
+    "steps": [
+        {
+            "id": "seats",
+            "for": "${ input }",
+            "do": {"task": "trip.seat", "input": "${ item }"},
+            "compensate": {"task": "trip.free", "input": "${ output }"},
+        },
+        {"id": "leave", "task": "trip.leave"},
+    ],
+}
+
+
+class Asks(WithServer):
+    def refused(self, ask: Any) -> str | None:
+        with self.assertRaises(OrbitError) as caught:
+            ask()
+        return caught.exception.code
+
+    def test_signals_updates_and_queries_reach_an_execution(self) -> None:
+        self.asks.deploy(TALK)
+        self.asks.start("Talk", execution_id="t")
+        self.assertEqual(self.asks.query("t", "state"), {"went": None})
+        raised = self.asks.update("t", "raise", 3, update_id="u-1")
+        self.assertEqual(raised.result, 4)
+        self.assertEqual(self.asks.update("t", "raise", 3, update_id="u-1"), raised)
+        self.assertEqual(self.refused(lambda: self.asks.update("t", "raise", 10)), "UPDATE_REJECTED")
+        self.assertEqual(self.refused(lambda: self.asks.signal("t", "og")), "UNKNOWN_SIGNAL")
+        self.assertEqual(self.refused(lambda: self.asks.signal("t", "go", 1)), "SIGNAL_PAYLOAD_INVALID")
+        seq = self.asks.signal("t", "go", {"by": "ada"}, signal_id="s-1")
+        execution = self.asks.wait("t", 30)
+        self.assertEqual(execution.output, {"went": {"by": "ada"}, "raised": 3})
+        self.assertEqual(self.asks.signal("t", "go", {"by": "ada"}, signal_id="s-1"), seq)
+        self.assertEqual(self.refused(lambda: self.asks.signal("t", "go", {})), "EXECUTION_FINISHED")
+        self.assertEqual(self.asks.query("t", "state"), {"went": {"by": "ada"}})
+        self.assertEqual(count(self.asks, "t")["SignalReceived"], 1)
+
+    def test_an_execution_is_terminated_at_once(self) -> None:
+        self.asks.deploy(TALK)
+        self.asks.start("Talk", execution_id="t")
+        execution = self.asks.terminate("t", "it hangs")
+        self.assertEqual((execution.status, execution.finished), ("terminated", True))
+        self.assertEqual(self.asks.get("t").cancel_reason, "it hangs")
+        self.assertEqual([row.execution_id for row in self.asks.list(status="terminated")], ["t"])
+
+    def test_a_worker_runs_items_and_what_undoes_them(self) -> None:
+        worker = self.works(concurrency=1)
+        ran: list[tuple[str, str, Any]] = []
+
+        @worker.task("trip.seat")
+        @worker.task("trip.free")
+        def seat(ctx: Context, input: Any) -> Any:
+            ran.append((ctx.task_name, ctx.step_id, input))
+            return input
+
+        @worker.task("trip.leave")
+        def leave(ctx: Context, input: Any) -> None:
+            raise TaskFailure("RAIN", "it rains", retryable=False)
+
+        self.start(worker)
+        self.asks.deploy(TRIP)
+        self.asks.start("Trip", ["1a", "1b"], execution_id="trip")
+        execution = self.asks.wait("trip", 30)
+        assert execution.error is not None
+        self.assertEqual((execution.status, execution.error.code), ("failed", "RAIN"))
+        self.assertEqual(sorted(ran[:2]), [("trip.seat", "seats[0]", "1a"), ("trip.seat", "seats[1]", "1b")])
+        undone = [("trip.free", "compensate:seats[1]", "1b"), ("trip.free", "compensate:seats[0]", "1a")]
+        self.assertEqual(ran[2:], undone)
+
+
 class Tasks(WithServer):
     def test_a_failing_task_is_tried_again_with_the_same_key(self) -> None:
         worker = self.works()

@@ -15,6 +15,10 @@ pub enum Status {
     Completed,
     Failed,
     Cancelled,
+    /// It took longer than its workflow's `timeout`.
+    TimedOut,
+    /// It was ended at once.
+    Terminated,
     /// A status that this version of the SDK does not know.
     Other(String),
 }
@@ -28,6 +32,8 @@ impl Status {
             Status::Completed => "completed",
             Status::Failed => "failed",
             Status::Cancelled => "cancelled",
+            Status::TimedOut => "timed_out",
+            Status::Terminated => "terminated",
             Status::Other(text) => text,
         }
     }
@@ -35,9 +41,8 @@ impl Status {
     /// Whether nothing more will happen.
     pub fn is_finished(&self) -> bool {
         match self {
-            Status::Completed | Status::Failed | Status::Cancelled => true,
-            Status::Running | Status::Quarantined => false,
-            Status::Other(text) => matches!(text.as_str(), "timed_out" | "terminated"),
+            Status::Completed | Status::Failed | Status::Cancelled | Status::TimedOut | Status::Terminated => true,
+            Status::Running | Status::Quarantined | Status::Other(_) => false,
         }
     }
 }
@@ -50,6 +55,8 @@ impl From<&str> for Status {
             "completed" => Status::Completed,
             "failed" => Status::Failed,
             "cancelled" => Status::Cancelled,
+            "timed_out" => Status::TimedOut,
+            "terminated" => Status::Terminated,
             other => Status::Other(other.into()),
         }
     }
@@ -174,7 +181,7 @@ pub struct Execution {
     /// Why it is quarantined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Why it was cancelled, where a reason was given.
+    /// Why it was cancelled or terminated, where a reason was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel_reason: Option<String>,
     /// What it waits for while it runs: an entry for each step that has begun and not ended.
@@ -186,11 +193,14 @@ pub struct Execution {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Waiting {
     pub step_id: String,
-    /// `task`, `sleep` or `compute`.
+    /// What of the step it is, where it is not the step as a whole: `ship[3]`, `compensate:charge`, `on_failure/tell`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// `task`, `sleep`, `compute`, `await` or `for`.
     pub kind: String,
     /// When it began to wait for this: milliseconds since 1970, by the server's database.
     pub since_ms: i64,
-    /// `no_worker`, `queued`, `running`, `retry`, `sleep` or `server`: see the API's reference.
+    /// `no_worker`, `queued`, `running`, `retry`, `sleep`, `signal`, `items` or `server`: see the API's reference.
     pub reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_name: Option<String>,
@@ -231,6 +241,42 @@ pub struct Waiting {
     /// When it goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_ms: Option<i64>,
+    /// The signal (or update) that is awaited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
+    /// Items of a `for` step, and how many of them have ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub items: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<u64>,
+}
+
+impl Waiting {
+    /// What waits: the step, or the part of it.
+    pub fn unit(&self) -> &str {
+        self.unit.as_deref().unwrap_or(&self.step_id)
+    }
+}
+
+/// A signal that an execution has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Signalled {
+    /// Its number in the history; of a repetition that of the first.
+    pub seq: u64,
+}
+
+/// An update that a workflow took.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Updated {
+    /// Its number in the history; of a repetition that of the first.
+    pub seq: u64,
+    /// What the workflow answers.
+    pub result: Value,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Queried {
+    pub result: Value,
 }
 
 impl Execution {

@@ -1,8 +1,8 @@
 //! The client: what programs and people ask of a server.
 
 use crate::api::{
-    Deployed, Execution, ExecutionsPage, Health, HistoryPage, Ready, Started, Status, WorkerInfo, WorkerList, Workflow,
-    WorkflowList, WorkflowSummary,
+    Deployed, Execution, ExecutionsPage, Health, HistoryPage, Queried, Ready, Signalled, Started, Status, Updated,
+    WorkerInfo, WorkerList, Workflow, WorkflowList, WorkflowSummary,
 };
 use crate::backoff::Backoff;
 use crate::error::Error;
@@ -208,6 +208,49 @@ impl Client {
     pub async fn cancel(&self, id: &str, reason: Option<&str>) -> Result<Execution, Error> {
         let body = reason.map_or_else(|| json!({}), |reason| json!({"reason": reason}));
         self.post(&format!("/v1/executions/{}/cancel", segment(id)), &body).await
+    }
+
+    /// Ends an execution at once: nothing is undone, no handler runs. What is answered is how it stands then.
+    pub async fn terminate(&self, id: &str, reason: Option<&str>) -> Result<Execution, Error> {
+        let body = reason.map_or_else(|| json!({}), |reason| json!({"reason": reason}));
+        self.post(&format!("/v1/executions/{}/terminate", segment(id)), &body).await
+    }
+
+    /// Sends a signal that the workflow declares. It is durable once this returns, and waits until it is taken.
+    ///
+    /// The call always carries a `signal_id`, so that it may be repeated: the given one, or one that is drawn here.
+    pub async fn signal(
+        &self,
+        id: &str,
+        name: &str,
+        payload: Value,
+        signal_id: Option<&str>,
+    ) -> Result<Signalled, Error> {
+        let key = signal_id.map_or_else(random::uuid, str::to_owned);
+        let body = json!({"payload": payload, "signal_id": key});
+        self.post(&format!("/v1/executions/{}/signals/{}", segment(id), segment(name)), &body).await
+    }
+
+    /// Sends an update that the workflow declares, and tells what it answers. One that it does not take is an error
+    /// with the code `UPDATE_REJECTED`.
+    ///
+    /// The call always carries an `update_id`, so that it may be repeated: the given one, or one that is drawn here.
+    pub async fn update(
+        &self,
+        id: &str,
+        name: &str,
+        payload: Value,
+        update_id: Option<&str>,
+    ) -> Result<Updated, Error> {
+        let key = update_id.map_or_else(random::uuid, str::to_owned);
+        let body = json!({"payload": payload, "update_id": key});
+        self.post(&format!("/v1/executions/{}/updates/{}", segment(id), segment(name)), &body).await
+    }
+
+    /// The value of a query that the workflow declares, as the execution stands, or stood at its end.
+    pub async fn query(&self, id: &str, name: &str) -> Result<Value, Error> {
+        let asked: Queried = self.get(format!("/v1/executions/{}/queries/{}", segment(id), segment(name))).await?;
+        Ok(asked.result)
     }
 
     /// The workers that registered.

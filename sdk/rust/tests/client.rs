@@ -185,6 +185,61 @@ async fn a_wait_goes_on_until_the_end_or_its_own_time() {
 }
 
 #[tokio::test]
+async fn what_is_sent_always_carries_an_id_and_repeats_under_it() {
+    let mut fake = Fake::start().await;
+    let client = Client::new(&fake.url(), None).unwrap().with_patience(Duration::from_secs(20));
+    let sending = client.clone();
+    let call = tokio::spawn(async move { sending.signal("o/1", "go on", json!({"by": [1]}), None).await });
+    let first = fake.expect("/v1/executions/o%2F1/signals/go%20on").await;
+    let body = first.body.clone();
+    assert_eq!((first.method.as_str(), &body["payload"]), ("POST", &json!({"by": [1]})));
+    assert!(body["signal_id"].as_str().is_some_and(|id| id.len() == 36), "{body}");
+    first.error(503, "NOT_READY", true);
+    let second = fake.expect("/v1/executions/o%2F1/signals/go%20on").await;
+    assert_eq!(second.body, body);
+    second.answer(200, json!({"seq": 4}));
+    assert_eq!(call.await.unwrap().unwrap().seq, 4);
+
+    let asking = client.clone();
+    let call = tokio::spawn(async move { asking.update("o-1", "raise", json!(3), Some("u")).await });
+    let request = fake.expect("/v1/executions/o-1/updates/raise").await;
+    assert_eq!(request.body, json!({"payload": 3, "update_id": "u"}));
+    request.answer(200, json!({"seq": 5, "result": {"n": 4}}));
+    let updated = call.await.unwrap().unwrap();
+    assert_eq!((updated.seq, updated.result), (5, json!({"n": 4})));
+
+    let asking = client.clone();
+    let call = tokio::spawn(async move { asking.query("o-1", "state").await });
+    let request = fake.expect("/v1/executions/o-1/queries/state").await;
+    assert_eq!(request.method, "GET");
+    request.answer(200, json!({"result": null}));
+    assert_eq!(call.await.unwrap().unwrap(), Value::Null);
+
+    let call = tokio::spawn(async move { client.terminate("o-1", Some("it hangs")).await });
+    let request = fake.expect("/v1/executions/o-1/terminate").await;
+    assert_eq!(request.body, json!({"reason": "it hangs"}));
+    request.answer(200, execution("o-1", "terminated"));
+    let ended = call.await.unwrap().unwrap();
+    assert_eq!((ended.status(), ended.status().is_finished()), (&Status::Terminated, true));
+}
+
+#[tokio::test]
+async fn a_part_of_a_step_says_what_it_is_and_what_it_awaits() {
+    let mut fake = Fake::start().await;
+    let client = Client::new(&fake.url(), None).unwrap();
+    let mut shown = execution("o-1", "running");
+    shown["waiting"] = json!([
+        {"step_id": "ship", "unit": "ship[3]", "kind": "await", "since_ms": 5, "reason": "signal", "signal": "go"},
+        {"step_id": "each", "kind": "for", "since_ms": 5, "reason": "items", "items": 4, "ended": 1},
+    ]);
+    let call = tokio::spawn(async move { client.execution("o-1").await });
+    fake.expect("/v1/executions/o-1").await.answer(200, shown);
+    let waiting = call.await.unwrap().unwrap().waiting;
+    assert_eq!((waiting[0].unit(), waiting[0].signal.as_deref()), ("ship[3]", Some("go")));
+    assert_eq!((waiting[1].unit(), waiting[1].items, waiting[1].ended), ("each", Some(4), Some(1)));
+}
+
+#[tokio::test]
 async fn a_list_sends_its_filters_escaped() {
     let mut fake = Fake::start().await;
     let client = Client::new(&fake.url(), None).unwrap();

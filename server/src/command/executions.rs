@@ -1,6 +1,6 @@
 //! `orbit executions …`
 
-use super::{client, history, replay};
+use super::{ask, client, history, replay};
 use crate::cli::{CancelArgs, ExecutionArgs, ExecutionsCommand, ListArgs, WaitArgs};
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Form, Table};
@@ -23,7 +23,11 @@ pub async fn run(command: ExecutionsCommand) -> Result<(), Failure> {
         ExecutionsCommand::History(arguments) => history::run(arguments).await,
         ExecutionsCommand::Replay(arguments) => replay::run(arguments).await,
         ExecutionsCommand::Wait(arguments) => wait_for(arguments).await,
+        ExecutionsCommand::Signal(arguments) => ask::signal(arguments).await,
+        ExecutionsCommand::Update(arguments) => ask::update(arguments).await,
+        ExecutionsCommand::Query(arguments) => ask::query(arguments).await,
         ExecutionsCommand::Cancel(arguments) => cancel(arguments).await,
+        ExecutionsCommand::Terminate(arguments) => terminate(arguments).await,
     }
 }
 
@@ -112,7 +116,8 @@ pub async fn wait(client: &Client, id: &str, timeout: Duration, form: Form) -> R
     match execution.status() {
         Status::Completed => Ok(()),
         status if status.is_finished() => {
-            let why = execution.error.as_ref().map(|error| format!(" ({}: {})", error.code, error.message));
+            let error = execution.error.as_ref().map(|error| format!(" ({}: {})", error.code, error.message));
+            let why = error.or_else(|| execution.cancel_reason.as_ref().map(|reason| format!(" ({reason})")));
             let message = format!("execution {id} ended as {status}{}", why.unwrap_or_default());
             Err(Failure::new(message).exit(Exit::EndedBadly).hint(format!("`orbit executions history {id}` shows why")))
         }
@@ -127,6 +132,11 @@ pub async fn wait(client: &Client, id: &str, timeout: Duration, form: Form) -> R
 
 async fn cancel(arguments: CancelArgs) -> Result<(), Failure> {
     let execution = client(&arguments.remote)?.cancel(&arguments.id, arguments.reason.as_deref()).await?;
+    print(&execution, arguments.output.form)
+}
+
+async fn terminate(arguments: CancelArgs) -> Result<(), Failure> {
+    let execution = client(&arguments.remote)?.terminate(&arguments.id, arguments.reason.as_deref()).await?;
     print(&execution, arguments.output.form)
 }
 
@@ -146,7 +156,7 @@ fn print(execution: &Execution, form: Form) -> Result<(), Failure> {
             fields.push(("labels", labels(&summary.labels)));
         }
         if !execution.waiting.is_empty() {
-            let lines = execution.waiting.iter().map(|one| format!("{}: {}", one.step_id, sentence(one)));
+            let lines = execution.waiting.iter().map(|one| format!("{}: {}", one.unit(), sentence(one)));
             fields.push(("waiting", lines.collect::<Vec<_>>().join("\n")));
         }
         if let Some(reason) = execution.cancel_reason.as_ref().or(execution.reason.as_ref()) {

@@ -72,7 +72,11 @@ impl Reader {
             self.after = last.seq;
             self.ended = matches!(
                 last.kind.as_str(),
-                "WorkflowCompleted" | "WorkflowFailed" | "WorkflowCancelled" | "WorkflowTimedOut"
+                "WorkflowCompleted"
+                    | "WorkflowFailed"
+                    | "WorkflowCancelled"
+                    | "WorkflowTimedOut"
+                    | "WorkflowTerminated"
             );
         } else if self.after > 0 && !page.more && !self.ended {
             // Asked for what follows the end, it would wait for ever: the execution itself tells.
@@ -129,26 +133,64 @@ fn detail(event: &Event) -> String {
         let part = |field: &str| error[field].as_str().unwrap_or_default().to_owned();
         format!("{}: {}", part("code"), part("message"))
     };
+    let compensation = || match event.text("compensation") {
+        Some(outcome) => format!("compensation {outcome}"),
+        None => String::new(),
+    };
     let again = || if event.fields.get("redelivery") == Some(&Value::Bool(true)) { ", redelivery" } else { "" };
     let detail = match event.kind.as_str() {
         "WorkflowCreated" => format!("{} {} input {}", text("workflow"), text("version"), json("input")),
         "StepScheduled" => format!("attempt {}{}", number("attempt"), again()),
         "StepDispatched" => format!("attempt {} to {}", number("attempt"), text("worker_id")),
         "StepSucceeded" | "WorkflowCompleted" => json("output"),
+        "StepFanOut" => format!("{} items", event.fields.get("items").and_then(Value::as_array).map_or(0, Vec::len)),
+        "SignalAwaited" => match event.fields.get("deadline_ms").and_then(Value::as_i64) {
+            Some(until) => format!("{} for {} ms", text("signal"), until - event.at_ms),
+            None => text("signal"),
+        },
+        "SignalConsumed" => format!("{} of event {}", text("signal"), number("received")),
+        "SignalReceived" => format!("{} {}", text("signal"), json("payload")),
+        "UpdateAccepted" => format!("{} {} → {}", text("update"), json("payload"), json("result")),
+        "HandlerStarted" | "HandlerCompleted" => text("handler"),
+        "HandlerFailed" => format!("{}: {}", text("handler"), error()),
+        "CompensationStarted" => {
+            let steps = event.fields.get("steps").and_then(Value::as_array).into_iter().flatten();
+            let steps: Vec<&str> = steps.filter_map(Value::as_str).collect();
+            format!("{}: {}", text("reason"), steps.join(", "))
+        }
+        "LimitReached" => format!("{}: {}", text("limit"), error()),
+        "ContractViolated" => format!("{}: {}", text("boundary"), error()),
+        "WorkflowCancelled" | "WorkflowTimedOut" | "WorkflowTerminated" => compensation(),
         "StepAttemptFailed" => format!("attempt {}: {}", number("attempt"), error()),
         "StepAttemptUncertain" => format!("attempt {}: {}", number("attempt"), text("reason")),
-        "StepFailed" | "WorkflowFailed" => error(),
+        "StepFailed" | "WorkflowFailed" | "ResultFailed" | "CompensationFailed" => error(),
         "RetryScheduled" => format!("attempt {} in {} ms", number("next_attempt"), number("delay_ms")),
         "TimerStarted" => {
             let until = event.fields.get("fire_at_ms").and_then(Value::as_i64).unwrap_or(event.at_ms);
             format!("for {} ms", until - event.at_ms)
         }
-        "StepSkipped" | "CancelRequested" => text("reason"),
+        "StepSkipped" | "CancelRequested" | "TerminateRequested" => text("reason"),
         "StaleResultIgnored" => text("outcome"),
-        "WorkflowStarted" | "StepCancelled" | "TimerFired" | "WorkflowCancelled" => String::new(),
+        "WorkflowStarted"
+        | "StepCancelled"
+        | "TimerFired"
+        | "StepFanIn"
+        | "WorkflowTimeoutReached"
+        | "CompensationCompleted" => String::new(),
         _ => serde_json::to_string(&event.fields).unwrap_or_default(),
     };
+    let detail = match event.fields.get("unconsumed").and_then(Value::as_array) {
+        Some(left) => {
+            format!("{detail}{}{} not taken", if detail.is_empty() { "" } else { "; " }, messages(left.len()))
+        }
+        None => detail,
+    };
     shorten(&detail.replace('\n', " "), 72)
+}
+
+/// So many signals or updates.
+fn messages(count: usize) -> String {
+    if count == 1 { "1 signal or update was".into() } else { format!("{count} signals or updates were") }
 }
 
 /// The text, cut to so many characters.
@@ -192,5 +234,33 @@ mod tests {
         let long = json!({"type": "StepSucceeded", "step": "s", "output": "x".repeat(100)});
         assert!(detail(&event(1, 0, long)).ends_with('…'));
         assert_eq!(detail(&event(1, 0, json!({"type": "New", "a": 1}))), "{\"a\":1}");
+    }
+
+    #[test]
+    fn what_reached_an_execution_and_how_it_wound_down_is_told_in_words() {
+        let error = json!({"code": "X", "message": "no"});
+        let left = json!([{"signal": "go", "received": 4}]);
+        for (fields, told) in [
+            (json!({"type": "StepFanOut", "step": "s", "items": [1, 2]}), "2 items"),
+            (json!({"type": "SignalAwaited", "step": "s", "signal": "go"}), "go"),
+            (json!({"type": "SignalAwaited", "step": "s", "signal": "go", "deadline_ms": 50}), "go for 50 ms"),
+            (json!({"type": "SignalReceived", "signal": "go", "payload": {"by": 1}}), "go {\"by\":1}"),
+            (json!({"type": "SignalConsumed", "step": "s", "signal": "go", "received": 4}), "go of event 4"),
+            (json!({"type": "UpdateAccepted", "update": "up", "payload": 3, "result": 4}), "up 3 → 4"),
+            (json!({"type": "HandlerStarted", "handler": "on_failure"}), "on_failure"),
+            (json!({"type": "HandlerFailed", "handler": "on_failure", "error": error}), "on_failure: X: no"),
+            (json!({"type": "CompensationStarted", "reason": "failed", "steps": ["b[1]", "a"]}), "failed: b[1], a"),
+            (json!({"type": "CompensationFailed", "step": "compensate:a", "error": error}), "X: no"),
+            (json!({"type": "LimitReached", "limit": "max_fan_out", "error": error}), "max_fan_out: X: no"),
+            (json!({"type": "TerminateRequested", "reason": "it hangs"}), "it hangs"),
+            (json!({"type": "WorkflowTimedOut", "compensation": "failed"}), "compensation failed"),
+            (
+                json!({"type": "WorkflowCancelled", "compensation": "completed", "unconsumed": left}),
+                "compensation completed; 1 signal or update was not taken",
+            ),
+            (json!({"type": "WorkflowTerminated", "unconsumed": left}), "1 signal or update was not taken"),
+        ] {
+            assert_eq!(detail(&event(1, 0, fields.clone())), told, "{fields}");
+        }
     }
 }

@@ -4,8 +4,8 @@ use crate::failure::Failure;
 use orbit_sdk::Value;
 use std::io::Read;
 
-/// Reads it; null where nothing is given.
-pub fn read(given: Option<&str>) -> Result<Value, Failure> {
+/// Reads what is given with this option; null where nothing is.
+pub fn read(option: &str, given: Option<&str>) -> Result<Value, Failure> {
     let (text, source) = match given {
         None => return Ok(Value::Null),
         Some("-") => {
@@ -19,7 +19,7 @@ pub fn read(given: Option<&str>) -> Result<Value, Failure> {
                 let text = std::fs::read_to_string(file);
                 (text.map_err(|error| Failure::usage(format!("{file} cannot be read: {error}")))?, file.to_owned())
             }
-            None => (given.to_owned(), "--input".to_owned()),
+            None => (given.to_owned(), option.to_owned()),
         },
     };
     // As strictly as the server: what it would refuse is not changed on the way there.
@@ -36,26 +36,26 @@ mod tests {
 
     #[test]
     fn text_and_files_are_read_and_nothing_is_null() {
-        assert_eq!(read(None), Ok(Value::Null));
-        assert_eq!(read(Some(r#"{"a": 1}"#)), Ok(json!({"a": 1})));
+        assert_eq!(read("--input", None), Ok(Value::Null));
+        assert_eq!(read("--input", Some(r#"{"a": 1}"#)), Ok(json!({"a": 1})));
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("input.json");
         std::fs::write(&file, "[1]").unwrap();
-        assert_eq!(read(Some(&format!("@{}", file.display()))), Ok(json!([1])));
+        assert_eq!(read("--input", Some(&format!("@{}", file.display()))), Ok(json!([1])));
     }
 
     #[test]
     fn what_is_no_json_is_refused_with_what_would_be_right() {
-        let failure = read(Some("order_id=1")).unwrap_err();
+        let failure = read("--input", Some("order_id=1")).unwrap_err();
         assert_eq!(failure.exit, 2);
         assert!(failure.message.starts_with("--input is not valid JSON") && failure.hint.unwrap().contains("@FILE"));
         for (given, said) in [
             (r#"{"a": 123456789012345678901234567890}"#, "does not fit 64 bits"),
             (r#"{"a": 1, "a": 2}"#, "stands twice"),
         ] {
-            let failure = read(Some(given)).unwrap_err();
+            let failure = read("--input", Some(given)).unwrap_err();
             assert!(failure.message.contains(said), "{failure:?}");
         }
-        assert!(read(Some("@/no/such/file")).unwrap_err().message.contains("cannot be read"));
+        assert!(read("--input", Some("@/no/such/file")).unwrap_err().message.contains("cannot be read"));
     }
 }

@@ -1,5 +1,6 @@
 //! What each command does.
 
+mod ask;
 mod bench;
 mod check;
 mod completions;

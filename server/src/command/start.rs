@@ -12,7 +12,7 @@ pub async fn run(arguments: StartArgs) -> Result<(), Failure> {
     let options = StartOptions {
         version: arguments.version,
         execution_id: arguments.id,
-        input: input::read(arguments.input.as_deref())?,
+        input: input::read("--input", arguments.input.as_deref())?,
         labels: arguments.labels.into_iter().collect(),
     };
     let started = client.start(&arguments.workflow, options).await?;

@@ -17,6 +17,9 @@ struct Why {
     /// The step that it is about; none where it is about the whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     step_id: Option<String>,
+    /// What of the step it is, where it is not the step as a whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unit: Option<String>,
     /// As the API has it; for the whole its status.
     reason: String,
     message: String,
@@ -34,7 +37,8 @@ pub async fn run(arguments: ExecutionArgs) -> Result<(), Failure> {
         let mut text =
             format!("{} ({} {}) is {}\n", summary.execution_id, summary.workflow, summary.version, summary.status);
         for why in &reasons {
-            let step = why.step_id.as_ref().map(|step| format!("{step}: ")).unwrap_or_default();
+            let step = why.unit.as_ref().or(why.step_id.as_ref());
+            let step = step.map(|step| format!("{step}: ")).unwrap_or_default();
             text.push_str(&format!("{step}{}\n", why.message));
             if let Some(advice) = &why.advice {
                 text.push_str(&format!("  → {advice}\n"));
@@ -49,13 +53,24 @@ fn reasons(execution: &Execution) -> Vec<Why> {
     let id = &execution.summary.execution_id;
     let at = time(execution.summary.updated_at_ms);
     let whole = |message: String, advice: Option<String>| {
-        vec![Why { about: id.clone(), step_id: None, reason: execution.status().to_string(), message, advice }]
+        vec![Why {
+            about: id.clone(),
+            step_id: None,
+            unit: None,
+            reason: execution.status().to_string(),
+            message,
+            advice,
+        }]
     };
     let because = |reason: &Option<String>| reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     let history = Some(format!("`orbit executions history {id}` shows what came before"));
     match execution.status() {
         Status::Completed => whole(format!("it completed at {at}"), None),
         Status::Cancelled => whole(format!("it was cancelled at {at}{}", because(&execution.cancel_reason)), None),
+        Status::Terminated => whole(format!("it was terminated at {at}{}", because(&execution.cancel_reason)), None),
+        Status::TimedOut => {
+            whole(format!("it was not done within its workflow's `timeout`, and ended at {at}"), history)
+        }
         Status::Failed => {
             let why = execution.error.as_ref().map(|error| {
                 let step = error.step.as_ref().map(|step| format!(" in step {step}")).unwrap_or_default();
@@ -73,8 +88,9 @@ fn reasons(execution: &Execution) -> Vec<Why> {
         }
         _ => {
             let why = |one: &orbit_sdk::Waiting| Why {
-                about: one.step_id.clone(),
+                about: one.unit().to_owned(),
                 step_id: Some(one.step_id.clone()),
+                unit: one.unit.clone(),
                 reason: one.reason.clone(),
                 message: sentence(one),
                 advice: Some(advice(one)),

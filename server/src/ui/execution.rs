@@ -134,7 +134,7 @@ fn waits(view: &ExecutionView) -> Option<Html> {
         let told: orbit_sdk::Waiting = serde_json::from_value(serde_json::to_value(one).ok()?).ok()?;
         let (what, advice) = (waiting::sentence(&told), waiting::advice(&told));
         let advice = html!("<div class=\"quiet small\">→ {}</div>", advice);
-        Some(html!("<li><span class=\"id\">{}</span>: {}{}</li>", told.step_id, what, advice))
+        Some(html!("<li><span class=\"id\">{}</span>: {}{}</li>", told.unit(), what, advice))
     };
     let sentences: Html = view.waiting.iter().take(MAX_WAITS).filter_map(sentence).collect();
     let more = view.waiting.len().saturating_sub(MAX_WAITS);
@@ -192,12 +192,24 @@ fn written(recorded: &Recorded) -> Value {
 fn kind(recorded: &Recorded) -> Html {
     let kind = written(recorded)["type"].as_str().unwrap_or_default().to_owned();
     let class = match kind.as_str() {
-        "StepSucceeded" | "WorkflowCompleted" | "TimerFired" => "good",
-        "StepFailed" | "StepAttemptFailed" | "WorkflowFailed" | "LimitReached" | "ContractViolated" => "bad",
+        "StepSucceeded"
+        | "WorkflowCompleted"
+        | "TimerFired"
+        | "StepFanIn"
+        | "SignalConsumed"
+        | "HandlerCompleted"
+        | "CompensationCompleted" => "good",
+        "StepFailed" | "StepAttemptFailed" | "WorkflowFailed" | "LimitReached" | "ContractViolated"
+        | "HandlerFailed" | "ResultFailed" | "CompensationFailed" => "bad",
         "StepAttemptUncertain"
         | "StaleResultIgnored"
         | "RetryScheduled"
         | "CancelRequested"
+        | "TerminateRequested"
+        | "WorkflowTimeoutReached"
+        | "CompensationStarted"
+        | "WorkflowTimedOut"
+        | "WorkflowTerminated"
         | "StepCancelled"
         | "WorkflowCancelled" => "warn",
         _ => "",

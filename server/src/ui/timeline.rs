@@ -1,16 +1,17 @@
 //! What happened to each step of an execution, over time.
 //!
-//! [`Timeline::of`] folds a history to one row for each step, with marks on it; `draw` makes pictures of the rows.
+//! [`Timeline::of`] folds a history to one row for each step, item, compensation and step of a handler, with marks on
+//! it, and one for what was sent to it; `place` puts them in order, `draw` makes pictures of them.
 
 mod draw;
+mod place;
 
-use super::html::Html;
-use super::workflows;
+use super::html::{Html, html};
 use orbit_core::execution::event::{Event, Recorded, TaskError};
-use orbit_core::id::UnitKey;
+use orbit_core::id::{SignalName, UnitKey};
 use orbit_core::time::ClusterMs;
+use place::Places;
 use serde_json::Value;
-use std::collections::BTreeMap;
 
 /// The rows of an execution, in the order of its definition.
 pub struct Timeline {
@@ -47,6 +48,12 @@ enum State {
     /// For the next attempt, until then.
     Retrying(i64),
     Sleeping(i64),
+    /// For a signal.
+    Awaiting(String),
+    /// For so many items.
+    Items(usize),
+    /// So many signals and updates.
+    Received(u64),
     Succeeded,
     Failed(String),
     Skipped,
@@ -60,6 +67,8 @@ struct Open {
     run: Option<(i64, String)>,
     retry: Option<i64>,
     timer: Option<i64>,
+    wait: Option<(i64, String)>,
+    items: Option<i64>,
 }
 
 /// Something to draw.
@@ -87,6 +96,17 @@ enum Mark {
         from: i64,
         to: i64,
     },
+    /// Waited for a signal.
+    Wait {
+        from: i64,
+        to: i64,
+        signal: String,
+    },
+    /// Its items were under way.
+    Items {
+        from: i64,
+        to: i64,
+    },
     /// Happened at once.
     Point {
         at: i64,
@@ -109,6 +129,7 @@ enum How {
     Cancelled,
     Skipped,
     Stale,
+    Received,
 }
 
 impl How {
@@ -121,6 +142,7 @@ impl How {
             How::Cancelled => "cancelled",
             How::Skipped => "skipped",
             How::Stale => "stale",
+            How::Received => "received",
         }
     }
 
@@ -160,6 +182,12 @@ impl Row {
         if let Some(from) = self.open.timer.take() {
             self.marks.push(Mark::Timer { from, to });
         }
+        if let Some((from, signal)) = self.open.wait.take() {
+            self.marks.push(Mark::Wait { from, to, signal });
+        }
+        if let Some(from) = self.open.items.take() {
+            self.marks.push(Mark::Items { from, to });
+        }
     }
 
     fn point(&mut self, at: i64, how: How, text: impl Into<String>) {
@@ -195,7 +223,11 @@ impl Row {
             }
             Event::StepSucceeded { token, .. } => {
                 if self.open.run.is_none() {
-                    let text = if token.is_some() { "result of an earlier delivery" } else { "computed" };
+                    let text = match (token, &self.open.wait) {
+                        (Some(_), _) => "result of an earlier delivery",
+                        (None, Some(_)) => "no signal came: its `otherwise`",
+                        (None, None) => "computed",
+                    };
                     self.point(at, How::Succeeded, text);
                 }
                 self.close(at, How::Succeeded);
@@ -227,6 +259,23 @@ impl Row {
                 self.state = State::Sleeping(fire_at_ms.0);
             }
             Event::TimerFired { .. } => {
+                self.close(at, How::Succeeded);
+                self.state = State::Succeeded;
+            }
+            Event::SignalAwaited { signal, .. } => {
+                self.open.wait = Some((at, signal.to_string()));
+                self.state = State::Awaiting(signal.to_string());
+            }
+            Event::SignalConsumed { signal, received, .. } => {
+                self.point(at, How::Succeeded, format!("took {signal} of event {received}"));
+                self.close(at, How::Succeeded);
+                self.state = State::Succeeded;
+            }
+            Event::StepFanOut { items, .. } => {
+                self.open.items = Some(at);
+                self.state = State::Items(items.len());
+            }
+            Event::StepFanIn { .. } => {
                 self.close(at, How::Succeeded);
                 self.state = State::Succeeded;
             }
@@ -286,22 +335,34 @@ pub fn step_of(event: &Event) -> Option<&UnitKey> {
     }
 }
 
+/// What an event brings from outside: a signal or an update.
+fn message_of(event: &Event) -> Option<&SignalName> {
+    match event {
+        Event::SignalReceived { signal: name, .. } | Event::UpdateAccepted { update: name, .. } => Some(name),
+        _ => None,
+    }
+}
+
 impl Timeline {
     /// The rows of a history. `definition` is the workflow's document; `now` is the end of what is open still; `over`
     /// tells whether the execution has ended.
     pub fn of(events: &[Recorded], definition: &Value, now: ClusterMs, over: bool) -> Timeline {
-        let steps = definition["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let steps = steps.iter().filter_map(|step| Some((step["id"].as_str()?, workflows::what(step))));
-        let mut rows: Vec<Row> = steps.map(|(id, what)| Row::new(id, what)).collect();
-        let mut places: BTreeMap<String, usize> =
-            rows.iter().enumerate().map(|(index, row)| (row.step.clone(), index)).collect();
+        let mut places = Places::of(definition);
+        let (mut messages, mut received) = (Row::new("signals", html!("what was sent to it")), 0);
         for recorded in events {
-            let Some(step) = step_of(&recorded.event) else { continue };
-            let place = *places.entry(step.to_string()).or_insert_with(|| {
-                rows.push(Row::new(step.as_str(), Html::new()));
-                rows.len() - 1
-            });
-            rows[place].apply(recorded.at_ms.0, &recorded.event);
+            let at = recorded.at_ms.0;
+            if let Some(name) = message_of(&recorded.event) {
+                received += 1;
+                messages.state = State::Received(received);
+                messages.point(at, How::Received, format!("{name} (event {})", recorded.seq));
+            }
+            if let Some(unit) = step_of(&recorded.event) {
+                places.row(unit).apply(at, &recorded.event);
+            }
+        }
+        let mut rows = places.in_order();
+        if received > 0 {
+            rows.insert(0, messages);
         }
         let begin = events.first().map_or(now.0, |event| event.at_ms.0);
         let end = events.last().map_or(now.0, |event| event.at_ms.0.max(now.0)).max(begin + 1);
@@ -439,6 +500,36 @@ mod tests {
         assert_eq!(rows[2].marks, [Mark::Point { at: 1, how: How::Succeeded, text: "computed".into() }]);
         // A step that the definition does not have gets a row all the same.
         assert_eq!((rows[3].step.as_str(), rows.len()), ("x", 4));
+    }
+
+    #[test]
+    fn what_was_sent_and_what_waits_for_it_is_shown() {
+        let awaited = Event::SignalAwaited { step: "a".into(), signal: "go".into(), deadline_ms: None };
+        let received = Event::SignalReceived { signal: "go".into(), payload: Arc::new(Value::Null), signal_id: None };
+        let consumed = Event::SignalConsumed { step: "a".into(), signal: "go".into(), received: Seq(2) };
+        let events = history(vec![(5, awaited), (40, received), (40, consumed)]);
+        let open = Timeline::of(&events[..1], &definition(), ClusterMs(30), false).rows.remove(0);
+        assert_eq!(open.marks, [Mark::Wait { from: 5, to: 30, signal: "go".into() }]);
+        assert_eq!(open.state, State::Awaiting("go".into()));
+        let rows = Timeline::of(&events, &definition(), ClusterMs(50), false).rows;
+        assert_eq!((rows[0].step.as_str(), &rows[0].state), ("signals", &State::Received(1)));
+        assert_eq!(rows[0].marks, [Mark::Point { at: 40, how: How::Received, text: "go (event 2)".into() }]);
+        let took = Mark::Point { at: 40, how: How::Succeeded, text: "took go of event 2".into() };
+        assert_eq!(rows[1].marks, [took, Mark::Wait { from: 5, to: 40, signal: "go".into() }]);
+        assert_eq!(rows[1].state, State::Succeeded);
+    }
+
+    #[test]
+    fn a_step_with_items_lasts_until_they_have_ended() {
+        let items = vec![Arc::new(json!(1)), Arc::new(json!(2))];
+        let events = history(vec![
+            (5, Event::StepFanOut { step: "a".into(), items }),
+            (9, Event::StepFanIn { step: "a".into() }),
+        ]);
+        let begun = Timeline::of(&events[..1], &definition(), ClusterMs(7), false).rows.remove(0);
+        assert_eq!((begun.marks, begun.state), (vec![Mark::Items { from: 5, to: 7 }], State::Items(2)));
+        let row = Timeline::of(&events, &definition(), ClusterMs(20), true).rows.remove(0);
+        assert_eq!((row.marks, row.state), (vec![Mark::Items { from: 5, to: 9 }], State::Succeeded));
     }
 
     #[test]

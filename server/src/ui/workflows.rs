@@ -132,10 +132,15 @@ fn steps_table(steps: &[Value]) -> Html {
 
 /// What a step does, from its definition.
 pub fn what(step: &Value) -> Html {
-    match (step["task"].as_str(), step.get("sleep")) {
+    let text = |field: &str| step[field].as_str();
+    match (text("task"), text("await")) {
         (Some(task), _) => html!("{}", task),
-        (None, Some(sleep)) => html!("sleep <code>{}</code>", sleep.as_str()),
-        (None, None) => html!("compute"),
+        (None, Some(signal)) => html!("await <code>{}</code>", signal),
+        (None, None) if step.get("for").is_some() => html!("for each: {}", what(&step["do"])),
+        (None, None) => match step.get("sleep") {
+            Some(sleep) => html!("sleep <code>{}</code>", sleep.as_str()),
+            None => html!("compute"),
+        },
     }
 }
 

@@ -13,7 +13,7 @@ from . import _models as models
 from ._backoff import Backoff
 from ._errors import OrbitError
 from ._json import encode
-from ._models import Deployed, Event, Execution, ExecutionSummary, Started, WorkerInfo, WorkflowSummary
+from ._models import Deployed, Event, Execution, ExecutionSummary, Started, Updated, WorkerInfo, WorkflowSummary
 from ._transport import Answer, Call, Transport, query_value, segment
 
 #: How much longer than the wait itself the answer to a wait may take, in seconds.
@@ -154,11 +154,38 @@ class Client:
             if execution.finished or (end is not None and time.monotonic() >= end):
                 return execution
 
+    def signal(self, execution_id: str, name: str, payload: Any = None, *, signal_id: str | None = None) -> int:
+        """Sends a signal that the workflow declares; gives its number in the history.
+
+        It is durable once this returns, and waits until a step or a handler takes it. `signal_id`: sending twice with the
+        same id sends once; drawn without it.
+        """
+        path = f"/v1/executions/{segment(execution_id)}/signals/{segment(name)}"
+        return self._send(path, payload, "signal_id", signal_id).read(_seq)
+
+    def update(self, execution_id: str, name: str, payload: Any = None, *, update_id: str | None = None) -> Updated:
+        """Sends an update that the workflow declares, and gives what the workflow answers.
+
+        One that it does not take raises `OrbitError` with the code `UPDATE_REJECTED`. `update_id`: sending twice with the
+        same id sends once, and gives the first answer; drawn without it.
+        """
+        path = f"/v1/executions/{segment(execution_id)}/updates/{segment(name)}"
+        return self._send(path, payload, "update_id", update_id).read(models.updated)
+
+    def query(self, execution_id: str, name: str) -> Any:
+        """The value of a query that the workflow declares, as the execution stands, or stood at its end."""
+        return self._get(f"/v1/executions/{segment(execution_id)}/queries/{segment(name)}").read(_result)
+
     def cancel(self, execution_id: str, reason: str | None = None) -> Execution:
-        """Asks for the end of an execution; what the server answers is how it stands then."""
-        body = encode({} if reason is None else {"reason": reason}, "cancel")
-        call = Call("POST", f"/v1/executions/{segment(execution_id)}/cancel", self._timeout, body)
-        return self._ask(call).read(models.execution)
+        """Asks for the end of an execution; what the server answers is how it stands then.
+
+        What the execution did is undone as its definition says.
+        """
+        return self._end(execution_id, "cancel", reason)
+
+    def terminate(self, execution_id: str, reason: str | None = None) -> Execution:
+        """Ends an execution at once: nothing is undone, and no handler runs."""
+        return self._end(execution_id, "terminate", reason)
 
     def workers(self) -> Sequence[WorkerInfo]:
         """The workers that registered, now or earlier."""
@@ -179,6 +206,17 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    def _end(self, execution_id: str, how: str, reason: str | None) -> Execution:
+        body = encode({} if reason is None else {"reason": reason}, how)
+        call = Call("POST", f"/v1/executions/{segment(execution_id)}/{how}", self._timeout, body)
+        return self._ask(call).read(models.execution)
+
+    def _send(self, path: str, payload: Any, key: str, id: str | None) -> Answer:
+        # The call always carries an id, so that it may be repeated.
+        head = encode({key: str(uuid.uuid4()) if id is None else id}, key)
+        text = head[:-1] + b',"payload":' + encode(payload, "payload") + b"}"
+        return self._ask(Call("POST", path, self._timeout, text))
 
     def _get(self, path: str) -> Answer:
         return self._ask(Call("GET", path, self._timeout))
@@ -205,6 +243,14 @@ class Client:
                     raise error
                 return answer
             time.sleep(pause)
+
+
+def _seq(body: Any) -> int:
+    return int(body["seq"])
+
+
+def _result(body: Any) -> Any:
+    return body["result"]
 
 
 def _workflows(body: Any) -> Sequence[WorkflowSummary]:

@@ -84,7 +84,7 @@ class ExecutionSummary:
     execution_id: str
     workflow: str
     version: str
-    #: `running`, `completed`, `failed`, `cancelled` …
+    #: `running`, `quarantined`, `completed`, `failed`, `cancelled`, `timed_out` or `terminated`.
     status: str
     created_at_ms: int
     updated_at_ms: int
@@ -101,12 +101,14 @@ class Waiting:
     """A step that has begun and not ended, and what it waits for. Which fields are set depends on the reason."""
 
     step_id: str
-    #: `task`, `sleep` or `compute`.
+    #: `task`, `sleep`, `compute`, `await` or `for`.
     kind: str
     #: When it began to wait for this.
     since_ms: int
-    #: `no_worker`, `queued`, `running`, `retry`, `sleep` or `server`: see the API's reference.
+    #: `no_worker`, `queued`, `running`, `retry`, `sleep`, `signal`, `items` or `server`: see the API's reference.
     reason: str
+    #: What of the step it is, where it is not the step as a whole: `ship[3]`, `compensate:charge`, `on_failure/tell`.
+    unit: str | None = None
     task_name: str | None = None
     contract_version: str | None = None
     #: Which attempt it is, or with `retry` will be; the first is 1.
@@ -132,6 +134,11 @@ class Waiting:
     registered_again_ms: int | None = None
     #: When it goes on.
     until_ms: int | None = None
+    #: The signal (or update) that is awaited.
+    signal: str | None = None
+    #: Items of a `for` step, and how many of them have ended.
+    items: int | None = None
+    ended: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,10 +155,20 @@ class Execution(ExecutionSummary):
     error: Failure | None = None
     #: Why it is quarantined.
     reason: str | None = None
-    #: Why it was cancelled, where a reason was given.
+    #: Why it was cancelled or terminated, where a reason was given.
     cancel_reason: str | None = None
     #: What it waits for while it runs: an entry for each step that has begun and not ended.
     waiting: Sequence[Waiting] = ()
+
+
+@dataclass(frozen=True)
+class Updated:
+    """An update that a workflow took."""
+
+    #: Its number in the history; of a repetition that of the first.
+    seq: int
+    #: What the workflow answers.
+    result: Any = None
 
 
 @dataclass(frozen=True)
@@ -266,6 +283,10 @@ def waiting(body: dict[str, Any]) -> Waiting:
     if "last_error" in known:
         known["last_error"] = failure(known["last_error"])
     return Waiting(**known)
+
+
+def updated(body: dict[str, Any]) -> Updated:
+    return Updated(body["seq"], body["result"])
 
 
 def event(body: dict[str, Any]) -> Event:

@@ -48,7 +48,7 @@ impl Timeline {
             )
         });
         let more = self.rows.len().saturating_sub(MAX_ROWS);
-        let more = (more > 0).then(|| html!("<tr><td colspan=\"3\" class=\"quiet\">… {} more steps</td></tr>", more));
+        let more = (more > 0).then(|| html!("<tr><td colspan=\"3\" class=\"quiet\">… {} more rows</td></tr>", more));
         html!(
             "<div class=\"card\"><div class=\"scroll\"><table class=\"timeline\"><thead><tr><th>Step</th>\
              <th class=\"lane\"><svg class=\"axis\" aria-hidden=\"true\">{}</svg></th><th>State</th></tr></thead>\
@@ -109,6 +109,21 @@ impl Timeline {
                 width(*from, *to),
                 value::duration(to - from)
             ),
+            Mark::Wait { from, to, signal } => html!(
+                "<rect class=\"wait\" x=\"{}\" width=\"{}\" y=\"17\" height=\"10\" rx=\"5\"><title>waited {} for the \
+                 signal {}</title></rect>",
+                x(*from),
+                width(*from, *to),
+                value::duration(to - from),
+                signal
+            ),
+            Mark::Items { from, to } => html!(
+                "<rect class=\"items\" x=\"{}\" width=\"{}\" y=\"20\" height=\"4\" rx=\"2\"><title>its items took \
+                 {}</title></rect>",
+                x(*from),
+                width(*from, *to),
+                value::duration(to - from)
+            ),
             Mark::Point { at, how, text } => html!(
                 "<circle class=\"point {}\" cx=\"{}\" cy=\"22\" r=\"5\"><title>{}</title></circle>",
                 how.class(),
@@ -136,6 +151,11 @@ impl Row {
             State::Sleeping(until) => {
                 html!("<span class=\"timing\">sleeps until {}</span>", value::moment(ClusterMs(*until)))
             }
+            State::Awaiting(signal) => html!("<span class=\"timing\">waits for the signal {}</span>", signal),
+            State::Items(items) => {
+                html!("<span class=\"active\">{}</span>", value::counted(*items as u64, "item"))
+            }
+            State::Received(count) => html!("<span class=\"quiet\">{} received</span>", *count),
             State::Succeeded => html!("<span class=\"good\">✓ {}</span>", value::duration(self.took())),
             State::Failed(code) => html!("<span class=\"bad\">✗ {}</span>", code),
             State::Skipped => html!("<span class=\"quiet\">skipped</span>"),
@@ -163,6 +183,9 @@ impl Row {
             State::Running { .. } => "running",
             State::Retrying(_) => "waits for its next attempt",
             State::Sleeping(_) => "sleeps",
+            State::Awaiting(_) => "waits for a signal",
+            State::Items(_) => "its items are under way",
+            State::Received(_) => "received",
             State::Succeeded => "succeeded",
             State::Failed(_) => "failed",
             State::Skipped => "skipped",
@@ -176,7 +199,9 @@ impl Row {
             Mark::Queue { from, to }
             | Mark::Run { from, to, .. }
             | Mark::Retry { from, to }
-            | Mark::Timer { from, to } => (*from, *to),
+            | Mark::Timer { from, to }
+            | Mark::Wait { from, to, .. }
+            | Mark::Items { from, to } => (*from, *to),
             Mark::Point { at, .. } | Mark::Redelivery { at } => (*at, *at),
         });
         let (first, last) =
@@ -250,6 +275,7 @@ fn legend() -> Html {
         ("run failed", "failed"),
         ("run uncertain", "outcome not known"),
         ("timer", "sleeps"),
+        ("wait", "waits for a signal"),
     ];
     let bars = bars.into_iter().map(|(class, text)| {
         html!(
