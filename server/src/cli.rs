@@ -306,7 +306,10 @@ pub struct HistoryArgs {
     /// Only events after this number.
     #[arg(long, value_name = "SEQ", default_value = "0")]
     pub after: u64,
-    /// Go on showing events until the execution ends.
+    /// Of this run, where the execution has continued as new [default: the newest].
+    #[arg(long, value_name = "N")]
+    pub run: Option<u32>,
+    /// Go on showing events until the execution ends, through all runs that follow.
     #[arg(long, short)]
     pub follow: bool,
     #[command(flatten)]

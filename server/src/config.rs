@@ -55,6 +55,12 @@ pub struct Settings {
     /// Signals and updates of one execution that nothing has taken; past it further ones are refused [default: 1000].
     #[arg(long, env = "ORBIT_MAX_PENDING_SIGNALS", value_name = "N")]
     pub max_pending_signals: Option<u64>,
+    /// Children that one run of an execution starts; past it they fail [default: 10000].
+    #[arg(long, env = "ORBIT_MAX_CHILDREN", value_name = "N")]
+    pub max_children: Option<u64>,
+    /// How deep children lie within each other; past it they fail [default: 8].
+    #[arg(long, env = "ORBIT_MAX_CHILD_DEPTH", value_name = "N")]
+    pub max_child_depth: Option<u64>,
     /// Bytes of one input, result or signal's payload as JSON text [default: 1048576].
     #[arg(long, env = "ORBIT_MAX_PAYLOAD_BYTES", value_name = "N")]
     pub max_payload_bytes: Option<u64>,
@@ -309,6 +315,8 @@ impl Settings {
             max_history_events: self.max_history_events.or(other.max_history_events),
             max_fan_out: self.max_fan_out.or(other.max_fan_out),
             max_pending_signals: self.max_pending_signals.or(other.max_pending_signals),
+            max_children: self.max_children.or(other.max_children),
+            max_child_depth: self.max_child_depth.or(other.max_child_depth),
             max_payload_bytes: self.max_payload_bytes.or(other.max_payload_bytes),
             body_limit: self.body_limit.or(other.body_limit),
             max_connections: self.max_connections.or(other.max_connections),
@@ -351,6 +359,8 @@ pub struct Options {
     pub max_history_events: u64,
     pub max_fan_out: u64,
     pub max_pending_signals: u64,
+    pub max_children: u64,
+    pub max_child_depth: u64,
     pub max_payload_bytes: u64,
     pub body_limit: u64,
     pub max_connections: u64,
@@ -414,6 +424,8 @@ impl Options {
                 settings.max_pending_signals,
                 limits.max_pending_signals,
             )?,
+            max_children: at_least_one("--max-children", settings.max_children, limits.max_children)?,
+            max_child_depth: at_least_one("--max-child-depth", settings.max_child_depth, limits.max_child_depth)?,
             max_payload_bytes: at_least_one(
                 "--max-payload-bytes",
                 settings.max_payload_bytes,

@@ -207,6 +207,8 @@ fn node_config(options: &Options, addr: SocketAddr) -> NodeConfig {
         max_history_events: options.max_history_events,
         max_fan_out: options.max_fan_out,
         max_pending_signals: options.max_pending_signals,
+        max_children: options.max_children,
+        max_child_depth: options.max_child_depth,
         max_payload_bytes: options.max_payload_bytes,
         max_worker_sessions: options.max_worker_sessions,
         ..config.limits

@@ -42,6 +42,7 @@ pub fn sentence(waiting: &Waiting) -> String {
             let until = waiting.until_ms.map(|at| format!(", until {}", time(at))).unwrap_or_default();
             format!("waits for the signal `{}` since {since}{until}", signal(waiting))
         }
+        "child" => format!("runs as the child execution {} since {since}", child(waiting)),
         "items" => {
             let (ended, items) = (waiting.ended.unwrap_or(0), waiting.items.unwrap_or(0));
             format!("{ended} of {items} items have ended; it began at {since}")
@@ -77,6 +78,7 @@ pub fn advice(waiting: &Waiting) -> String {
             "send it: `orbit executions signal ID {0}` (`orbit executions update ID {0}`, where it is an update)",
             signal(waiting)
         ),
+        "child" => format!("`orbit why {}` says what it waits for", child(waiting)),
         "items" => "wait; what each item that is under way waits for stands beside this".into(),
         "server" => "wait a moment; if it stays so, look at the server's log and its database".into(),
         _ => "wait".into(),
@@ -113,6 +115,10 @@ fn age(ms: u64) -> String {
 
 fn signal(waiting: &Waiting) -> &str {
     waiting.signal.as_deref().unwrap_or("?")
+}
+
+fn child(waiting: &Waiting) -> &str {
+    waiting.execution_id.as_deref().unwrap_or("?")
 }
 
 fn task(waiting: &Waiting) -> String {
@@ -199,6 +205,11 @@ mod tests {
                 json!({"reason": "signal", "signal": "paid", "until_ms": 1000}),
                 "waits for the signal `paid` since 1970-01-01 00:00:00.000Z, until 1970-01-01 00:00:01.000Z",
                 "send it",
+            ),
+            (
+                json!({"reason": "child", "execution_id": "e~pay"}),
+                "runs as the child execution e~pay since 1970",
+                "`orbit why e~pay`",
             ),
             (json!({"reason": "items", "items": 10, "ended": 3}), "3 of 10 items have ended; it began at 1970", "wait"),
             (json!({"reason": "server"}), "the server goes on with it by itself", "wait a moment"),

@@ -168,7 +168,11 @@ pub struct ExecutionSummary {
 pub struct Execution {
     #[serde(flatten)]
     pub summary: ExecutionSummary,
+    /// The first is 1; continue-as-new begins the next one.
     pub run: u32,
+    /// Whose child it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
     pub input: Value,
     /// Once completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -189,6 +193,14 @@ pub struct Execution {
     pub waiting: Vec<Waiting>,
 }
 
+/// The execution that started another one as its child.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parent {
+    pub execution_id: String,
+    /// The step that waits, or the item: `pay`, `ship[3]`.
+    pub step: String,
+}
+
 /// A step that has begun and not ended, and what it waits for. Which fields there are depends on the reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Waiting {
@@ -196,11 +208,12 @@ pub struct Waiting {
     /// What of the step it is, where it is not the step as a whole: `ship[3]`, `compensate:charge`, `on_failure/tell`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// `task`, `sleep`, `compute`, `await` or `for`.
+    /// `task`, `sleep`, `compute`, `await`, `for`, `workflow` or `continue_as_new`.
     pub kind: String,
     /// When it began to wait for this: milliseconds since 1970, by the server's database.
     pub since_ms: i64,
-    /// `no_worker`, `queued`, `running`, `retry`, `sleep`, `signal`, `items` or `server`: see the API's reference.
+    /// `no_worker`, `queued`, `running`, `retry`, `sleep`, `signal`, `items`, `child` or `server`: see the API's
+    /// reference.
     pub reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_name: Option<String>,
@@ -244,6 +257,9 @@ pub struct Waiting {
     /// The signal (or update) that is awaited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
+    /// The child that runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution_id: Option<String>,
     /// Items of a `for` step, and how many of them have ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items: Option<u64>,
@@ -314,10 +330,17 @@ pub struct ExecutionsPage {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HistoryPage {
     pub execution_id: String,
+    /// The run whose history it is.
+    #[serde(default = "first_run")]
+    pub run: u32,
     pub events: Vec<Event>,
     /// Whether events follow: ask for those after the last one's number.
     #[serde(default)]
     pub more: bool,
+}
+
+fn first_run() -> u32 {
+    1
 }
 
 /// One event of a history. Which fields there are depends on the type.

@@ -181,8 +181,26 @@ impl Client {
     }
 
     /// A page of an execution's history: the events after number `after` (0: from the beginning), at most `limit`.
+    ///
+    /// It is that of the current run: where an execution may continue as new meanwhile, [`HistoryPage::run`] tells the
+    /// run of a page, and [`Client::history_of_run`] asks for more of it.
     pub async fn history(&self, id: &str, after: u64, limit: Option<u32>) -> Result<HistoryPage, Error> {
         let mut path = format!("/v1/executions/{}/history?after_seq={after}", segment(id));
+        if let Some(limit) = limit {
+            path.push_str(&format!("&limit={limit}"));
+        }
+        self.get(path).await
+    }
+
+    /// A page of the history of one run.
+    pub async fn history_of_run(
+        &self,
+        id: &str,
+        run: u32,
+        after: u64,
+        limit: Option<u32>,
+    ) -> Result<HistoryPage, Error> {
+        let mut path = format!("/v1/executions/{}/history?run={run}&after_seq={after}", segment(id));
         if let Some(limit) = limit {
             path.push_str(&format!("&limit={limit}"));
         }

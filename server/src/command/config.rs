@@ -99,6 +99,8 @@ fn values(options: &Options, log: &LogSettings) -> Vec<(&'static str, Value)> {
         ("max_history_events", options.max_history_events.into()),
         ("max_fan_out", options.max_fan_out.into()),
         ("max_pending_signals", options.max_pending_signals.into()),
+        ("max_children", options.max_children.into()),
+        ("max_child_depth", options.max_child_depth.into()),
         ("max_payload_bytes", options.max_payload_bytes.into()),
         ("body_limit", options.body_limit.into()),
         ("max_connections", options.max_connections.into()),

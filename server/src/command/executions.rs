@@ -152,6 +152,12 @@ fn print(execution: &Execution, form: Form) -> Result<(), Failure> {
             ("updated", output::time(summary.updated_at_ms)),
             ("events", execution.last_seq.to_string()),
         ];
+        if execution.run > 1 {
+            fields.push(("run", execution.run.to_string()));
+        }
+        if let Some(parent) = &execution.parent {
+            fields.push(("parent", format!("{}, step {}", parent.execution_id, parent.step)));
+        }
         if !summary.labels.is_empty() {
             fields.push(("labels", labels(&summary.labels)));
         }

@@ -20,24 +20,29 @@ pub async fn run(arguments: HistoryArgs) -> Result<(), Failure> {
         client = client.with_patience(PATIENCE);
     }
     let form = arguments.output.form;
-    let mut whole = HistoryPage { execution_id: arguments.id.clone(), events: Vec::new(), more: false };
     let mut lines = Lines::new();
     if form == Form::Table && arguments.after > 0 {
         // Times count from the first event, whichever is shown first.
-        let first = client.history(&arguments.id, 0, Some(1)).await?;
+        let first = match arguments.run {
+            None => client.history(&arguments.id, 0, Some(1)).await?,
+            Some(run) => client.history_of_run(&arguments.id, run, 0, Some(1)).await?,
+        };
         first.events.iter().for_each(|event| drop(lines.line(event)));
     }
     if form == Form::Table {
         output::print(&Lines::title())?;
     }
-    let mut reader = Reader::new(client, arguments.id, arguments.after);
+    let id = arguments.id.clone();
+    let mut reader = Reader::new(client, arguments.id, arguments.after).of_run(arguments.run);
+    reader.through = arguments.follow;
+    let mut events = Vec::new();
     loop {
         let page = reader.next().await?;
         match form {
             Form::Table => output::print(&page.iter().map(|event| lines.line(event)).collect::<String>())?,
             Form::Jsonl => output::print(&page.iter().map(output::line).collect::<String>())?,
             Form::Ids => output::print(&page.iter().map(|event| format!("{}\n", event.seq)).collect::<String>())?,
-            Form::Json => whole.events.extend(page),
+            Form::Json => events.extend(page),
         }
         if reader.has_ended() || (!reader.more && !arguments.follow) {
             break;
@@ -46,14 +51,22 @@ pub async fn run(arguments: HistoryArgs) -> Result<(), Failure> {
             tokio::time::sleep(FOLLOW_EVERY).await;
         }
     }
-    if form == Form::Json { output::print(&output::pretty(&whole)) } else { Ok(()) }
+    if form == Form::Json {
+        let whole = HistoryPage { execution_id: id, run: reader.run.unwrap_or(1), events, more: false };
+        return output::print(&output::pretty(&whole));
+    }
+    Ok(())
 }
 
 /// Reads a history from some event on.
 pub struct Reader {
     client: Client,
     id: String,
+    /// The run that is read, once it is known; the newest at first where none is given.
+    pub run: Option<u32>,
     after: u64,
+    /// Whether it goes on with the next run where one continues as new.
+    pub through: bool,
     /// Whether the last page was not all that there is.
     pub more: bool,
     ended: bool,
@@ -61,14 +74,34 @@ pub struct Reader {
 
 impl Reader {
     pub fn new(client: Client, id: String, after: u64) -> Reader {
-        Reader { client, id, after, more: false, ended: false }
+        Reader { client, id, run: None, after, through: false, more: false, ended: false }
+    }
+
+    /// The same, of this run.
+    #[must_use]
+    pub fn of_run(mut self, run: Option<u32>) -> Reader {
+        self.run = run;
+        self
     }
 
     /// What has been added since, as far as one page goes.
     pub async fn next(&mut self) -> Result<Vec<Event>, Failure> {
-        let page = self.client.history(&self.id, self.after, None).await?;
+        // Numbers begin again with each run, so a run that was begun is named until it is read.
+        let page = match self.run {
+            None => self.client.history(&self.id, self.after, None).await?,
+            Some(run) => self.client.history_of_run(&self.id, run, self.after, None).await?,
+        };
+        self.run = Some(page.run);
         self.more = page.more;
-        if let Some(last) = page.events.last() {
+        if let Some(last) = page.events.last()
+            && last.kind == "WorkflowContinuedAsNew"
+        {
+            if self.through {
+                (self.run, self.after, self.more) = (Some(page.run + 1), 0, true);
+            } else {
+                self.ended = true;
+            }
+        } else if let Some(last) = page.events.last() {
             self.after = last.seq;
             self.ended = matches!(
                 last.kind.as_str(),
@@ -81,7 +114,8 @@ impl Reader {
         } else if self.after > 0 && !page.more && !self.ended {
             // Asked for what follows the end, it would wait for ever: the execution itself tells.
             let execution = self.client.execution(&self.id).await?;
-            self.ended = execution.status().is_finished() && execution.last_seq <= self.after;
+            self.ended =
+                execution.run > page.run || (execution.status().is_finished() && execution.last_seq <= self.after);
         }
         Ok(page.events)
     }
@@ -142,7 +176,7 @@ fn detail(event: &Event) -> String {
         "WorkflowCreated" => format!("{} {} input {}", text("workflow"), text("version"), json("input")),
         "StepScheduled" => format!("attempt {}{}", number("attempt"), again()),
         "StepDispatched" => format!("attempt {} to {}", number("attempt"), text("worker_id")),
-        "StepSucceeded" | "WorkflowCompleted" => json("output"),
+        "StepSucceeded" | "WorkflowCompleted" | "ChildCompleted" => json("output"),
         "StepFanOut" => format!("{} items", event.fields.get("items").and_then(Value::as_array).map_or(0, Vec::len)),
         "SignalAwaited" => match event.fields.get("deadline_ms").and_then(Value::as_i64) {
             Some(until) => format!("{} for {} ms", text("signal"), until - event.at_ms),
@@ -158,6 +192,15 @@ fn detail(event: &Event) -> String {
             let steps: Vec<&str> = steps.filter_map(Value::as_str).collect();
             format!("{}: {}", text("reason"), steps.join(", "))
         }
+        "ChildScheduled" => format!("attempt {}: {} as {}", number("attempt"), text("workflow"), text("child")),
+        "ChildStarted" => format!("attempt {}: version {}", number("attempt"), text("version")),
+        "ChildFailed" => format!("attempt {}: {}", number("attempt"), error()),
+        "ChildEndRequested" => {
+            let how = if event.fields.get("terminate") == Some(&Value::Bool(true)) { "terminate" } else { "cancel" };
+            format!("{how} {}", text("child"))
+        }
+        "ContinueSuggested" => format!("a history has at most {} events", number("max")),
+        "WorkflowContinuedAsNew" => format!("run {} with input {}", number("next_run"), json("input")),
         "LimitReached" => format!("{}: {}", text("limit"), error()),
         "ContractViolated" => format!("{}: {}", text("boundary"), error()),
         "WorkflowCancelled" | "WorkflowTimedOut" | "WorkflowTerminated" => compensation(),
@@ -252,6 +295,13 @@ mod tests {
             (json!({"type": "CompensationStarted", "reason": "failed", "steps": ["b[1]", "a"]}), "failed: b[1], a"),
             (json!({"type": "CompensationFailed", "step": "compensate:a", "error": error}), "X: no"),
             (json!({"type": "LimitReached", "limit": "max_fan_out", "error": error}), "max_fan_out: X: no"),
+            (
+                json!({"type": "ChildScheduled", "step": "s", "attempt": 1, "workflow": "W", "child": "e~s"}),
+                "attempt 1: W as e~s",
+            ),
+            (json!({"type": "ChildFailed", "step": "s", "attempt": 2, "error": error}), "attempt 2: X: no"),
+            (json!({"type": "ChildEndRequested", "step": "s", "child": "e~s", "terminate": false}), "cancel e~s"),
+            (json!({"type": "WorkflowContinuedAsNew", "next_run": 2, "input": 7}), "run 2 with input 7"),
             (json!({"type": "TerminateRequested", "reason": "it hangs"}), "it hangs"),
             (json!({"type": "WorkflowTimedOut", "compensation": "failed"}), "compensation failed"),
             (

@@ -79,11 +79,14 @@ fn now() -> ClusterMs {
 async fn history(pages: &Pages, id: &ExecutionId, after: Seq, wanted: usize) -> Result<(Vec<Recorded>, bool), Trouble> {
     let mut events: Vec<Recorded> = Vec::new();
     let mut more = true;
+    // Numbers begin again with each run, so the one that was begun is read on.
+    let mut run = None;
     for _ in 0..MAX_READS {
         let after = events.last().map_or(after, |event| event.seq);
         let request =
-            Request::GetHistory { execution: id.clone(), run: None, after, limit: PER_READ, max_bytes: BYTES_PER_READ };
+            Request::GetHistory { execution: id.clone(), run, after, limit: PER_READ, max_bytes: BYTES_PER_READ };
         let Reply::History(read) = pages.ask(request).await? else { return Err(other()) };
+        run = Some(read.run);
         events.extend(read.events);
         more = read.more;
         if !more || events.len() >= wanted {
@@ -117,6 +120,10 @@ fn summary(view: &ExecutionView, now: ClusterMs) -> Html {
     }
     if view.run.0 > 1 {
         facts.push(fact("Run", html!("{}", view.run.0)));
+    }
+    if let Some(parent) = &view.parent {
+        let step = parent.step.as_str();
+        facts.push(fact("Child of", html!("{} ({})", value::execution(parent.execution_id.as_str()), step)));
     }
     if !item.labels.is_empty() {
         facts.push(fact("Labels", value::labels(&item.labels)));
@@ -198,14 +205,17 @@ fn kind(recorded: &Recorded) -> Html {
         | "StepFanIn"
         | "SignalConsumed"
         | "HandlerCompleted"
+        | "ChildCompleted"
         | "CompensationCompleted" => "good",
         "StepFailed" | "StepAttemptFailed" | "WorkflowFailed" | "LimitReached" | "ContractViolated"
-        | "HandlerFailed" | "ResultFailed" | "CompensationFailed" => "bad",
+        | "HandlerFailed" | "ChildFailed" | "ResultFailed" | "CompensationFailed" => "bad",
         "StepAttemptUncertain"
         | "StaleResultIgnored"
         | "RetryScheduled"
         | "CancelRequested"
         | "TerminateRequested"
+        | "ChildEndRequested"
+        | "ContinueSuggested"
         | "WorkflowTimeoutReached"
         | "CompensationStarted"
         | "WorkflowTimedOut"

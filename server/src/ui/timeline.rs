@@ -48,6 +48,8 @@ enum State {
     /// For the next attempt, until then.
     Retrying(i64),
     Sleeping(i64),
+    /// As this execution.
+    Child(String),
     /// For a signal.
     Awaiting(String),
     /// For so many items.
@@ -270,6 +272,20 @@ impl Row {
                 self.point(at, How::Succeeded, format!("took {signal} of event {received}"));
                 self.close(at, How::Succeeded);
                 self.state = State::Succeeded;
+            }
+            Event::ChildScheduled { attempt, .. } => self.attempts = *attempt,
+            Event::ChildStarted { child, .. } => {
+                self.open.run = Some((at, child.to_string()));
+                self.state = State::Child(child.to_string());
+            }
+            Event::ChildCompleted { .. } => {
+                self.close(at, How::Succeeded);
+                self.state = State::Succeeded;
+            }
+            Event::ChildFailed { error, .. } => self.failed(at, error),
+            Event::ChildEndRequested { timed_out, .. } => {
+                let why = if *timed_out { "its time is over: the child is to end" } else { "the child is to end" };
+                self.point(at, How::Cancelled, why);
             }
             Event::StepFanOut { items, .. } => {
                 self.open.items = Some(at);
@@ -517,6 +533,34 @@ mod tests {
         let took = Mark::Point { at: 40, how: How::Succeeded, text: "took go of event 2".into() };
         assert_eq!(rows[1].marks, [took, Mark::Wait { from: 5, to: 40, signal: "go".into() }]);
         assert_eq!(rows[1].state, State::Succeeded);
+    }
+
+    #[test]
+    fn a_child_is_shown_like_an_attempt_at_a_worker() {
+        let child = || "e~a".into();
+        let scheduled = Event::ChildScheduled {
+            step: "a".into(),
+            attempt: 1,
+            child: child(),
+            workflow: "W".into(),
+            version: None,
+            input: Arc::new(Value::Null),
+        };
+        let started = Event::ChildStarted {
+            step: "a".into(),
+            attempt: 1,
+            child: child(),
+            version: "1".into(),
+            deadline_ms: None,
+        };
+        let error = TaskError::last("CHILD_CANCELLED", "");
+        let failed = Event::ChildFailed { step: "a".into(), attempt: 1, child: child(), error };
+        let events = history(vec![(5, scheduled), (5, started), (30, failed)]);
+        let running = Timeline::of(&events[..2], &definition(), ClusterMs(20), false).rows.remove(0);
+        assert_eq!(running.state, State::Child("e~a".into()));
+        let row = Timeline::of(&events, &definition(), ClusterMs(40), true).rows.remove(0);
+        assert_eq!(row.marks, [Mark::Run { from: 5, to: 30, attempt: 1, worker: "e~a".into(), how: How::Failed }]);
+        assert_eq!(row.state, State::Failed("CHILD_CANCELLED".into()));
     }
 
     #[test]

@@ -137,9 +137,11 @@ pub fn what(step: &Value) -> Html {
         (Some(task), _) => html!("{}", task),
         (None, Some(signal)) => html!("await <code>{}</code>", signal),
         (None, None) if step.get("for").is_some() => html!("for each: {}", what(&step["do"])),
-        (None, None) => match step.get("sleep") {
-            Some(sleep) => html!("sleep <code>{}</code>", sleep.as_str()),
-            None => html!("compute"),
+        (None, None) => match (text("workflow"), step.get("sleep")) {
+            (Some(workflow), _) => html!("workflow {}", workflow),
+            (None, Some(sleep)) => html!("sleep <code>{}</code>", sleep.as_str()),
+            (None, None) if step.get("continue_as_new").is_some() => html!("continue as new"),
+            (None, None) => html!("compute"),
         },
     }
 }

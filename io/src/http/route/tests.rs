@@ -4,7 +4,7 @@ use orbit_core::api::request::{
 };
 use orbit_core::api::response::Accepted;
 use orbit_core::execution::event::{Labels, TaskError};
-use orbit_core::id::{Seq, SessionId, Token};
+use orbit_core::id::{Run, Seq, SessionId, Token};
 use orbit_core::store::append::Status;
 use orbit_core::time::ClusterMs;
 use serde_json::json;
@@ -377,8 +377,10 @@ fn reads_of_executions_have_their_defaults() {
 
 #[test]
 fn reads_of_executions_take_parameters() {
-    let history = Request::GetHistory { execution: "a".into(), run: None, after: Seq(7), limit: 10, max_bytes: 2048 };
-    assert_eq!(get("/v1/executions/a/history?after_seq=7&limit=10&max_bytes=2048").unwrap(), history);
+    let history =
+        Request::GetHistory { execution: "a".into(), run: Some(Run(3)), after: Seq(7), limit: 10, max_bytes: 2048 };
+    assert_eq!(get("/v1/executions/a/history?run=3&after_seq=7&limit=10&max_bytes=2048").unwrap(), history);
+    assert_eq!(refused(get("/v1/executions/a/history?run=0")), invalid("run"));
     let wait = Request::Wait { execution: "a".into(), timeout: Duration::ZERO };
     assert_eq!(get("/v1/executions/a/wait?timeout_ms=0").unwrap(), wait);
     let list = ListExecutions {

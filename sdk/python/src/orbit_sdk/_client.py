@@ -130,12 +130,16 @@ class Client:
                 return
             left = None if left is None else left - len(rows)
 
-    def history(self, execution_id: str, after: int = 0) -> Iterator[Event]:
-        """The events of an execution after number `after`, in their order; page after page is asked for."""
-        path = f"/v1/executions/{segment(execution_id)}/history?limit={_PAGE}&after_seq="
+    def history(self, execution_id: str, after: int = 0, *, run: int | None = None) -> Iterator[Event]:
+        """The events of an execution after number `after`, in their order; page after page is asked for.
+
+        `run`: of this run, where the execution has continued as new; the newest without it.
+        """
+        path = f"/v1/executions/{segment(execution_id)}/history?limit={_PAGE}"
         more = True
         while more:
-            events, more = self._get(f"{path}{after}").read(_events)
+            of_run = "" if run is None else f"&run={run}"
+            events, more, run = self._get(f"{path}{of_run}&after_seq={after}").read(_events)
             yield from events
             after = events[-1].seq if events else after
             more = more and bool(events)
@@ -269,5 +273,6 @@ def _executions(body: Any) -> tuple[Sequence[ExecutionSummary], str | None]:
     return [models.execution_summary(one) for one in body["executions"]], body.get("next_cursor")
 
 
-def _events(body: Any) -> tuple[Sequence[Event], bool]:
-    return [models.event(one) for one in body["events"]], bool(body.get("more"))
+def _events(body: Any) -> tuple[Sequence[Event], bool, int | None]:
+    """Events, whether more follow, and of which run: numbers begin again with each."""
+    return [models.event(one) for one in body["events"]], bool(body.get("more")), body.get("run")

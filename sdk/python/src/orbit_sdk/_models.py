@@ -101,11 +101,11 @@ class Waiting:
     """A step that has begun and not ended, and what it waits for. Which fields are set depends on the reason."""
 
     step_id: str
-    #: `task`, `sleep`, `compute`, `await` or `for`.
+    #: `task`, `sleep`, `compute`, `await`, `for`, `workflow` or `continue_as_new`.
     kind: str
     #: When it began to wait for this.
     since_ms: int
-    #: `no_worker`, `queued`, `running`, `retry`, `sleep`, `signal`, `items` or `server`: see the API's reference.
+    #: `no_worker`, `queued`, `running`, `retry`, `sleep`, `signal`, `items`, `child` or `server`: see the API's reference.
     reason: str
     #: What of the step it is, where it is not the step as a whole: `ship[3]`, `compensate:charge`, `on_failure/tell`.
     unit: str | None = None
@@ -136,15 +136,27 @@ class Waiting:
     until_ms: int | None = None
     #: The signal (or update) that is awaited.
     signal: str | None = None
+    #: The child that runs.
+    execution_id: str | None = None
     #: Items of a `for` step, and how many of them have ended.
     items: int | None = None
     ended: int | None = None
+
+
+@dataclass(frozen=True)
+class Parent:
+    """The execution that started another one as its child."""
+
+    execution_id: str
+    #: The step that waits, or the item: `pay`, `ship[3]`.
+    step: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Execution(ExecutionSummary):
     """An execution, with what it was given and what it gave."""
 
+    #: The first is 1; continue-as-new begins the next one.
     run: int
     #: The number of its last event.
     last_seq: int
@@ -159,6 +171,8 @@ class Execution(ExecutionSummary):
     cancel_reason: str | None = None
     #: What it waits for while it runs: an entry for each step that has begun and not ended.
     waiting: Sequence[Waiting] = ()
+    #: Whose child it is.
+    parent: Parent | None = None
 
 
 @dataclass(frozen=True)
@@ -275,6 +289,7 @@ def execution(body: dict[str, Any]) -> Execution:
         reason=body.get("reason"),
         cancel_reason=body.get("cancel_reason"),
         waiting=[waiting(one) for one in body.get("waiting", ())],
+        parent=Parent(body["parent"]["execution_id"], body["parent"]["step"]) if body.get("parent") else None,
     )
 
 

@@ -151,6 +151,7 @@ impl Row {
             State::Sleeping(until) => {
                 html!("<span class=\"timing\">sleeps until {}</span>", value::moment(ClusterMs(*until)))
             }
+            State::Child(id) => html!("<span class=\"active\">runs as</span> {}", value::execution(id)),
             State::Awaiting(signal) => html!("<span class=\"timing\">waits for the signal {}</span>", signal),
             State::Items(items) => {
                 html!("<span class=\"active\">{}</span>", value::counted(*items as u64, "item"))
@@ -183,6 +184,7 @@ impl Row {
             State::Running { .. } => "running",
             State::Retrying(_) => "waits for its next attempt",
             State::Sleeping(_) => "sleeps",
+            State::Child(_) => "runs as a child",
             State::Awaiting(_) => "waits for a signal",
             State::Items(_) => "its items are under way",
             State::Received(_) => "received",
