@@ -286,6 +286,53 @@ async fn a_server_that_is_killed_after_it_acknowledged_signals_has_them_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn signals_reach_children_and_are_carried_into_the_runs_that_follow() {
+    const CHILD: &str = "name: Child\nversion: 1.0.0\nsignals: {go: {}}\nsteps: [{id: wait, await: go}]\nresult: '${ \
+                         steps.wait.output }'\n";
+    const PARENT: &str = "name: Parent\nversion: 1.0.0\nsteps: [{id: one, workflow: Child}]\nresult: '${ \
+                          steps.one.output }'\n";
+    const LOOP: &str = r#"
+name: Loop
+version: 1.0.0
+signals: {add: {}}
+steps:
+  - {id: take, await: add}
+  - {id: again, when: "${ input < 3 }", continue_as_new: "${ input + 1 }"}
+result: {runs: "${ execution.run }", last: "${ steps.take.output }"}
+"#;
+    let stage = Stage::new(&[]).await;
+    for definition in [CHILD, PARENT, LOOP] {
+        stage.client.deploy(definition, Format::Yaml).await.expect("deployed");
+    }
+    stage.start("Parent", "p", Value::Null).await;
+    let waiting = |execution: &Execution| execution.waiting.iter().any(|one| one.reason == "child");
+    until(&stage.client, "p", waiting).await;
+    assert!(stage.run(&["why", "p"]).stdout.contains("one: runs as the child execution p~one since "));
+    let shown = stage.run(&["executions", "show", "p~one"]);
+    assert!(shown.stdout.contains("p, step one"), "{shown:?}");
+    stage.client.signal("p~one", "go", json!(7), None).await.expect("it is taken");
+    assert_eq!(stage.ended("p").await.output, Some(json!(7)));
+
+    stage.start("Loop", "l", json!(1)).await;
+    let first = stage.client.signal("l", "add", json!(10), Some("s-1")).await.expect("it is taken");
+    for n in [20, 30] {
+        stage.client.signal("l", "add", json!(n), None).await.expect("it is taken, or carried on");
+    }
+    let ended = stage.ended("l").await;
+    assert_eq!((ended.run, ended.output), (3, Some(json!({"runs": 3, "last": 30}))));
+    // What a sender was told holds through all runs.
+    assert_eq!(stage.client.signal("l", "add", json!(10), Some("s-1")).await.expect("again"), first);
+    let begun = stage.run(&["executions", "history", "l", "--run", "1", "-o", "json"]).json();
+    let last = begun["events"].as_array().and_then(|events| events.last()).expect("events");
+    assert_eq!((&begun["run"], &last["type"]), (&json!(1), &json!("WorkflowContinuedAsNew")));
+    let newest = stage.run(&["executions", "history", "l", "--follow"]);
+    assert!(newest.code == 0 && newest.stdout.contains("WorkflowCompleted"), "{newest:?}");
+    let all = stage.run(&["executions", "history", "l", "--run", "1", "--follow"]);
+    let count = |kind: &str| all.stdout.matches(kind).count();
+    assert_eq!((count("WorkflowCreated"), count("WorkflowContinuedAsNew"), count("WorkflowCompleted")), (3, 2, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn too_many_signals_that_nothing_takes_and_too_long_lists_meet_their_bounds() {
     let stage = Stage::new(&["--max-pending-signals", "2", "--max-fan-out", "3"]).await;
     stage.start("Talk", "t", Value::Null).await;

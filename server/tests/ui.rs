@@ -162,6 +162,41 @@ async fn a_long_list_and_a_long_history_are_shown_page_by_page() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_was_sent_and_the_parts_of_a_step_have_rows_of_their_own() {
+    let folder = folder();
+    let server = Server::start(&folder.path().join("orbit.db"), &[]).await;
+    let client = server.client();
+    let document = json!({
+        "name": "Talk", "version": "1", "signals": {"go": {}, "never": {}},
+        "steps": [
+            {"id": "each", "for": [1, 2], "do": {"compute": "${ item * 2 }"}},
+            {"id": "went", "await": "go"},
+            {"id": "wait", "await": "never"},
+        ],
+    });
+    client.deploy(&document.to_string(), Format::Json).await.expect("deployed");
+    let options = StartOptions { execution_id: Some("talk".into()), ..StartOptions::default() };
+    client.start("Talk", options).await.expect("started");
+    client.signal("talk", "go", json!({"by": "ada"}), None).await.expect("it is taken");
+    let shown = page(&server, "/ui/executions/talk");
+    for (row, state) in [
+        ("signals", "received"),
+        ("each", "succeeded"),
+        ("each[0]", "succeeded"),
+        ("each[1]", "succeeded"),
+        ("went", "succeeded"),
+        ("wait", "waits for a signal"),
+    ] {
+        assert!(shown.contains(&format!("aria-label=\"{row}: {state}\"")), "{row}: {shown}");
+    }
+    assert!(shown.contains("waits for the signal never") && shown.contains("SignalReceived"), "{shown}");
+    client.terminate("talk", Some("it hangs")).await.expect("terminated");
+    assert!(page(&server, "/ui/executions/talk").contains("<span class=\"badge terminated\">terminated</span>"));
+    assert!(page(&server, "/ui/?status=terminated").contains("href=\"/ui/executions/talk\""));
+    assert!(!page(&server, "/ui/?status=timed_out").contains("href=\"/ui/executions/talk\""));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn markup_that_comes_from_outside_is_text() {
     let folder = folder();
     let server = Server::start(&folder.path().join("orbit.db"), &[]).await;

@@ -521,7 +521,12 @@ mod tests {
     #[test]
     fn what_was_sent_and_what_waits_for_it_is_shown() {
         let awaited = Event::SignalAwaited { step: "a".into(), signal: "go".into(), deadline_ms: None };
-        let received = Event::SignalReceived { signal: "go".into(), payload: Arc::new(Value::Null), signal_id: None };
+        let received = Event::SignalReceived {
+            signal: "go".into(),
+            payload: Arc::new(Value::Null),
+            signal_id: None,
+            carried: None,
+        };
         let consumed = Event::SignalConsumed { step: "a".into(), signal: "go".into(), received: Seq(2) };
         let events = history(vec![(5, awaited), (40, received), (40, consumed)]);
         let open = Timeline::of(&events[..1], &definition(), ClusterMs(30), false).rows.remove(0);
