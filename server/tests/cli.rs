@@ -297,7 +297,7 @@ async fn a_slip_in_a_schema_is_warned_of_by_check_and_deploy_and_refuses_nothing
     let wrong =
         stage.file("wrong.yaml", &SUM.replace("{type: integer}", "{type: strnig}").replace("input.a +", "inptu.a +"));
     let refused = stage.run(&["deploy", file_name(&wrong)]);
-    for place in ["wrong.yaml:4:58", "wrong.yaml:4:77", "wrong.yaml:6:28"] {
+    for place in ["wrong.yaml:4:64", "wrong.yaml:4:83", "wrong.yaml:6:28"] {
         assert!(refused.stderr.contains(place), "{place}: {refused:?}");
     }
 }

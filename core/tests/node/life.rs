@@ -126,7 +126,13 @@ struct Constants;
 
 impl SchemaCheck for Constants {
     fn problems(&self, schema: &Value) -> Vec<Problem> {
-        let missing = Problem { path: "".into(), offset: None, message: "no `const`".into(), hint: "add it".into() };
+        let missing = Problem {
+            path: "".into(),
+            offset: None,
+            of_key: false,
+            message: "no `const`".into(),
+            hint: "add it".into(),
+        };
         if schema.get("const").is_some() { vec![] } else { vec![missing] }
     }
 

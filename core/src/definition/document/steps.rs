@@ -5,6 +5,7 @@ use super::graph::{self, Place};
 use super::{MAX_STEPS, Problems, join};
 use crate::definition::expression::kind;
 use crate::definition::nearest::did_you_mean;
+use crate::definition::problem::Spot;
 use crate::definition::{Jitter, RetryPolicy, Step, StepKind, TaskStep, Template};
 use crate::id::{ContractVersion, StepId, TaskName};
 use serde_json::Value;
@@ -132,17 +133,24 @@ impl Draft {
                 several => format!("a step does one thing; this one has `{}`", several.join("` and `")),
             };
             problems.add(self.path.clone(), message, || "give it one of `task`, `compute` and `sleep`".into());
+            // Whichever is meant, what is wrong with it is told at once.
+            found.into_iter().for_each(|field| drop(self.read_one(field, fields, problems)));
             return None;
         };
         if field != "task" {
             for misplaced in TASK_FIELDS.into_iter().filter(|f| fields.has(f)) {
                 problems.add(
-                    join(&self.path, misplaced),
+                    Spot::key(join(&self.path, misplaced)),
                     format!("`{misplaced}` is only for steps with a `task`"),
                     || format!("remove it: a `{field}` step is done by the server itself"),
                 );
             }
         }
+        self.read_one(field, fields, problems)
+    }
+
+    /// What the step does by one of its fields.
+    fn read_one(&mut self, field: &str, fields: &Fields<'_>, problems: &mut Problems) -> Option<StepKind> {
         let (path, value) = fields.get(field)?;
         match field {
             "task" => {
