@@ -55,11 +55,13 @@ pub enum Mutant {
     UnknownResolvedByReading,
     /// A FATAL error, once COMMIT is out, is taken as a failure.
     FatalTakenAsFailed,
+    /// What is said not to have been sent, while the database is away, stays in line and takes effect later.
+    WithdrawnStaysInLine,
 }
 
 impl Mutant {
     /// All of them, in the order of the enum.
-    pub const ALL: [Mutant; 14] = [
+    pub const ALL: [Mutant; 15] = [
         Mutant::ResponseBeforeCommit,
         Mutant::MemoryBeforeCommit,
         Mutant::RedeliveryUnflagged,
@@ -74,5 +76,6 @@ impl Mutant {
         Mutant::FenceMissing,
         Mutant::UnknownResolvedByReading,
         Mutant::FatalTakenAsFailed,
+        Mutant::WithdrawnStaysInLine,
     ];
 }

@@ -3,6 +3,8 @@
 
 mod common;
 
+#[path = "postgres/away.rs"]
+mod away;
 #[path = "postgres/figures.rs"]
 mod figures;
 #[path = "postgres/full.rs"]
