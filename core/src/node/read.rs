@@ -27,7 +27,8 @@ impl<M: Mutants> Node<M> {
             Some(Some(before)) => Some(before),
             Some(None) => {
                 let message = "`cursor` is none that this server gave: pass `next_cursor` of the page before";
-                let error = ApiError::new(ErrorCode::InvalidRequest, message).with("path", "cursor");
+                let error =
+                    ApiError::new(ErrorCode::InvalidRequest, message).with("in", "query").with("path", "cursor");
                 return self.answer(id, error);
             }
         };
