@@ -67,11 +67,13 @@ pub enum Mutant {
     SignalTakenTwice,
     /// A signal for an execution that is not in memory brings it back, and is forgotten.
     SignalForgottenWhileLoading,
+    /// What is said not to have been sent, while the database is away, stays in line and takes effect later.
+    WithdrawnStaysInLine,
 }
 
 impl Mutant {
     /// All of them, in the order of the enum.
-    pub const ALL: [Mutant; 20] = [
+    pub const ALL: [Mutant; 21] = [
         Mutant::ResponseBeforeCommit,
         Mutant::MemoryBeforeCommit,
         Mutant::RedeliveryUnflagged,
@@ -92,5 +94,6 @@ impl Mutant {
         Mutant::UpdateBeforeCommit,
         Mutant::SignalTakenTwice,
         Mutant::SignalForgottenWhileLoading,
+        Mutant::WithdrawnStaysInLine,
     ];
 }

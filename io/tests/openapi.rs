@@ -437,7 +437,13 @@ fn execution(full: bool) -> ExecutionView {
 }
 
 fn warnings() -> Vec<LocatedProblem> {
-    let problem = Problem { path: "/input/requird".into(), offset: Some(3), message: "no".into(), hint: "yes".into() };
+    let problem = Problem {
+        path: "/input/requird".into(),
+        offset: Some(3),
+        of_key: false,
+        message: "no".into(),
+        hint: "yes".into(),
+    };
     let placed = LocatedProblem { problem: problem.clone(), location: Some(Location { line: 3, column: 9 }) };
     vec![placed, Problem { offset: None, ..problem }.into()]
 }

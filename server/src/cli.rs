@@ -1,6 +1,6 @@
 //! What can be typed: nouns, then verbs (interfaces, "Command line").
 
-use crate::config::{LogSettings, Settings, parse_addr};
+use crate::config::{LogSettings, Settings, parse_addr, parse_token};
 use crate::output::Output;
 use crate::since::Since;
 use clap::{Args, Parser, Subcommand};
@@ -80,7 +80,7 @@ pub struct Remote {
     #[arg(long, env = "ORBIT_SERVER", value_name = "URL", default_value = "http://127.0.0.1:7233")]
     pub server: String,
     /// The server's bearer token.
-    #[arg(long, env = "ORBIT_TOKEN", hide_env_values = true)]
+    #[arg(long, env = "ORBIT_TOKEN", hide_env_values = true, value_parser = parse_token)]
     pub token: Option<String>,
 }
 
@@ -127,7 +127,7 @@ pub struct DevArgs {
     #[arg(long, env = "ORBIT_ADDR", default_value = "127.0.0.1:7233", value_name = "HOST:PORT", value_parser = parse_addr)]
     pub addr: SocketAddr,
     /// The bearer token that clients and workers must send [default: none].
-    #[arg(long, env = "ORBIT_TOKEN", hide_env_values = true)]
+    #[arg(long, env = "ORBIT_TOKEN", hide_env_values = true, value_parser = parse_token)]
     pub token: Option<String>,
     #[command(flatten)]
     pub log: LogSettings,
@@ -167,7 +167,7 @@ pub struct BenchArgs {
     pub db: Option<String>,
     /// Also write the same rows in the same batches without a server, to this database: another than --db, and an empty
     /// one [default: a file that is thrown away; PostgreSQL needs one named].
-    #[arg(long, value_name = "FILE|URL", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    #[arg(long, value_name = "FILE|URL", num_args = 0..=1, default_missing_value = "")]
     pub alone: Option<String>,
     /// Be the server, and write to this file what it has written.
     #[arg(long, hide = true, value_name = "FILE")]
@@ -524,5 +524,23 @@ fn key_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.into(), value.into())),
         _ => Err("write KEY=VALUE".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_of_a_bench_beside_the_server_may_stand_behind_a_space_or_an_equals_sign_or_be_left_out() {
+        let alone = |more: &[&str]| {
+            let command = Cli::try_parse_from([&["orbit", "bench"][..], more].concat()).expect("it is right").command;
+            let Command::Bench(bench) = command else { panic!("a bench, not {command:?}") };
+            (bench.alone, bench.orders)
+        };
+        assert_eq!(alone(&["--alone", "x.db", "--orders", "6"]), (Some("x.db".into()), 6));
+        assert_eq!(alone(&["--alone=x.db"]).0.as_deref(), Some("x.db"));
+        assert_eq!(alone(&["--alone", "--orders", "6"]), (Some(String::new()), 6));
+        assert_eq!(alone(&[]), (None, 600));
     }
 }

@@ -29,7 +29,7 @@ pub struct Settings {
     #[serde(default, deserialize_with = "addr_of_text")]
     pub addr: Option<SocketAddr>,
     /// The bearer token that clients and workers must send [default: none].
-    #[arg(long, env = "ORBIT_TOKEN", hide_env_values = true)]
+    #[arg(long, env = "ORBIT_TOKEN", hide_env_values = true, value_parser = parse_token)]
     pub token: Option<String>,
     /// This server's name, for people [default: the host's name].
     #[arg(long, env = "ORBIT_NODE_ID", value_name = "NAME")]
@@ -170,6 +170,14 @@ const CLUSTER_ONLY: &[&str] = &[
     "--election-session-timeout",
     "--hide-addresses",
 ];
+
+/// Reads a bearer token. An empty one is most often a variable that was not set where the command was written.
+pub fn parse_token(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Err("an empty text is no token; leave --token and ORBIT_TOKEN out, or give one".into());
+    }
+    Ok(text.into())
+}
 
 /// Reads an address to serve: an IP address or the name of a host, and a port.
 pub fn parse_addr(text: &str) -> Result<SocketAddr, String> {
@@ -403,7 +411,11 @@ impl Options {
             db,
             migrate: settings.migrate.unwrap_or_default(),
             addr: settings.addr.unwrap_or_else(default_addr),
-            token: settings.token.filter(|token| !token.is_empty()),
+            token: settings
+                .token
+                .map(|token| parse_token(&token))
+                .transpose()
+                .map_err(|error| Failure::usage(format!("invalid value '' for token: {error}")))?,
             node_id: settings.node_id.map_or_else(|| Ok(default_node_id()), check_node_id)?,
             session_timeout,
             heartbeat_interval,

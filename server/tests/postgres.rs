@@ -3,6 +3,8 @@
 
 mod common;
 
+#[path = "postgres/away.rs"]
+mod away;
 #[path = "postgres/figures.rs"]
 mod figures;
 #[path = "postgres/full.rs"]
@@ -46,6 +48,8 @@ fn refused(url: &str, more: &[&str]) -> Ended {
 async fn a_second_server_is_refused_with_the_holders_name() {
     let (folder, database) = (folder(), fresh().await);
     let first = start(&database, folder.path(), &["--node-id", "first-node"]).await;
+    let status = |form: &str| run(orbit(&["status", "-o", form, "--db", &database.url()]));
+    assert_eq!(status("json").json()["holder_runs"], true);
     let second = refused(&database.url(), &["--node-id", "second-node"]);
     assert_eq!(second.code, 1, "{second:?}");
     let reason = second.stderr.lines().find(|line| line.starts_with("error: ")).expect("it says why");
@@ -53,6 +57,14 @@ async fn a_second_server_is_refused_with_the_holders_name() {
     assert!(reason.contains("first-node") && reason.contains(&first.process.id().to_string()), "{reason}");
     assert!(reason.contains(&first.addr.to_string()), "{reason}");
     first.ready().await;
+    first.process.kill();
+    // PostgreSQL notices the end of its session in a moment.
+    let killed = common::wait_for("word of the kill", PATIENCE, || {
+        let status = status("json").json();
+        (status["holder_runs"] == false).then_some(status)
+    });
+    assert_eq!(killed["holder"]["node_id"], "first-node");
+    assert!(status("table").stdout.contains(", which is gone: it was killed"), "{:?}", status("table"));
 }
 
 #[tokio::test]
@@ -98,6 +110,16 @@ async fn a_start_that_cannot_work_says_why_and_what_would() {
         let ended = refused(&url, &[]);
         assert!(ended.stderr.contains(says), "{url}: {ended:?}");
         assert!(!ended.stderr.contains("wrong") && !ended.stderr.contains("right@"), "a password is shown: {ended:?}");
+    }
+    for (url, code, says) in [
+        (at("me:wrong", &database.name), 3, "refuses these credentials"),
+        (at("postgres", "nothing"), 4, "make it with `createdb`"),
+        (at("postgres", &database.name), 4, "has no tables of Orbit"),
+        (format!("postgres://me@127.0.0.1:{free}/x"), 7, "cannot be reached"),
+    ] {
+        let ended = run(orbit(&["status", "--db", &url]));
+        assert_eq!(ended.code, code, "{url}: {ended:?}");
+        assert!(ended.stderr.contains(says) && ended.stdout.is_empty(), "{url}: {ended:?}");
     }
     let ended = refused("postgres://nowhere", &[]);
     assert_eq!(ended.code, 2, "{ended:?}");

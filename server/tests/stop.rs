@@ -152,16 +152,24 @@ async fn a_clean_stop_names_no_holder_any_more_and_a_kill_leaves_its_name() {
     let holder = |db: &Path| {
         let mut command = common::orbit(&["status", "-o", "json", "--db"]);
         command.arg(db);
-        common::run(command).json()["holder"]["node_id"].clone()
+        let status = common::run(command).json();
+        (status["holder"]["node_id"].clone(), status["holder_runs"].clone())
     };
     let mut server = Server::start(&db, &["--node-id", "the-one"]).await;
-    assert_eq!(holder(&db), json!("the-one"));
+    assert_eq!(holder(&db), (json!("the-one"), json!(true)));
     server.process.signal(Signal::TERM);
     assert!(server.process.ended(PATIENCE).success());
-    assert_eq!(holder(&db), json!(null));
+    assert_eq!(holder(&db), (json!(null), json!(null)));
     let server = Server::start(&db, &["--node-id", "the-one"]).await;
     server.process.kill();
-    assert_eq!(holder(&db), json!("the-one"));
+    assert_eq!(holder(&db), (json!("the-one"), json!(false)));
+    let mut people = common::orbit(&["status", "--db"]);
+    people.arg(&db);
+    let people = common::run(people).stdout;
+    assert!(
+        people.contains("node the-one (process ") && people.contains("), which is gone: it was killed"),
+        "{people}"
+    );
 }
 
 #[tokio::test]

@@ -255,6 +255,35 @@ async fn markup_that_comes_from_outside_is_text() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_slip_in_a_filter_is_told_beside_the_form_which_stays_as_it_was_filled_in() {
+    let folder = folder();
+    let server = Server::start(&folder.path().join("orbit.db"), &[]).await;
+    for (query, kept, told) in [
+        ("status=&workflow=Pay+out&label=team", "value=\"team\"", "label"),
+        ("status=walking&label=a%3Db", "value=\"a=b\"", "status"),
+        ("zebra=1", "placeholder=\"key=value\"", "zebra"),
+    ] {
+        let answer = get(&server, &format!("/ui/?{query}"));
+        assert_eq!(answer.status, 400, "{query}");
+        assert!(answer.body.contains("<form class=\"filters\"") && answer.body.contains(kept), "{}", answer.body);
+        let notice = answer.body.split("role=\"alert\">").nth(1).and_then(|rest| rest.split("</div>").next());
+        assert!(notice.is_some_and(|notice| notice.contains(told)), "{}", answer.body);
+        assert!(answer.body.contains("href=\"/ui/\">Clear</a>"), "{}", answer.body);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_that_names_none_before_it_begins_after_the_one_before_and_the_first_at_the_start() {
+    let folder = folder();
+    let server = Server::start(&folder.path().join("orbit.db"), &[]).await;
+    let steps = "[{id: a, compute: '1'}, {id: b, compute: '2'}, {id: c, after: [], compute: '3'}]";
+    let workflow = format!("name: Three\nversion: 1.0.0\nsteps: {steps}\n");
+    server.client().deploy(&workflow, Format::Yaml).await.expect("it is right");
+    let shown = page(&server, "/ui/workflows/Three/1.0.0");
+    assert_eq!((shown.matches("the start").count(), shown.matches("the one before").count()), (2, 1), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn every_answer_forbids_what_a_page_does_not_need() {
     let folder = folder();
     let server = Server::start(&folder.path().join("orbit.db"), &[]).await;

@@ -52,6 +52,7 @@ marks! {
     UnknownToken = "report of a delivery that never was",
     DuplicateResult = "duplicate result recognised",
     OutcomeUnknown = "request told that its outcome is unknown",
+    NothingSent = "request told, while the database was away, that nothing was sent",
     AnswerLost = "answer lost, and the front noticed",
     RequestGone = "the one who asked was gone",
     StartRepeated = "repeated start recognised",

@@ -26,7 +26,7 @@ macro_rules! codes {
 
 codes! {
     /// The bytes are not what the content type says, or a field is missing, unknown or of another type.
-    InvalidRequest = "INVALID_REQUEST", 400, false, "correct the request; `details` and the message say where";
+    InvalidRequest = "INVALID_REQUEST", 400, false, "correct the request; the message says where";
     /// No credentials, or wrong ones.
     Unauthorized = "UNAUTHORIZED", 401, false, "send the server's token as `Authorization: Bearer …`";
     /// No such route.

@@ -29,6 +29,37 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     Some(Duration::from_millis(total))
 }
 
+/// What a text that [`parse_duration`] refuses likely means: units out of order, fractions, spaces, words. None where
+/// it cannot be said in whole milliseconds.
+pub(super) fn meant_duration(text: &str) -> Option<Duration> {
+    let mut rest = text.trim();
+    let mut total = 0.0;
+    if rest.is_empty() || text.len() > 64 {
+        return None;
+    }
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
+        let (number, tail) = rest.split_at(digits);
+        let tail = tail.trim_start();
+        let letters = tail.bytes().take_while(u8::is_ascii_alphabetic).count();
+        let (unit, tail) = tail.split_at(letters);
+        let millis = match unit.to_ascii_lowercase().as_str() {
+            "w" | "week" | "weeks" => 604_800_000.0,
+            "d" | "day" | "days" => 86_400_000.0,
+            "h" | "hr" | "hrs" | "hour" | "hours" => 3_600_000.0,
+            "m" | "min" | "mins" | "minute" | "minutes" => 60_000.0,
+            "s" | "sec" | "secs" | "second" | "seconds" => 1_000.0,
+            "ms" | "msec" | "millis" | "millisecond" | "milliseconds" => 1.0,
+            _ => return None,
+        };
+        total += number.parse::<f64>().ok()? * millis;
+        rest = tail.trim_start_matches([' ', ',']);
+    }
+    // Exact as far as anybody writes durations; what is longer than ten thousand years is no slip.
+    let millis = total.round();
+    ((total - millis).abs() < 1e-6 && millis < 3.2e14).then_some(Duration::from_millis(millis as u64))
+}
+
 /// Writes a duration so that [`parse_duration`] reads it back (to the millisecond). Where the milliseconds do not fit
 /// 64 bits, the longest duration that does is written.
 pub fn format_duration(duration: Duration) -> String {
@@ -73,6 +104,27 @@ mod tests {
             ["", "10", "s", "1.5s", "-1s", "+1s", "10 s", " 10s", "10s ", "1m1h", "1s1s", "10S", "1w", "1ms1s", "١s"];
         for text in bad {
             assert_eq!(parse_duration(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_likely_meant_is_told_in_the_form_that_is_read() {
+        let meant = |text: &str| meant_duration(text).map(format_duration);
+        for (text, expected) in [
+            ("30m1h", "1h30m"),
+            ("1.5s", "1s500ms"),
+            ("0.1h", "6m"),
+            ("10 s", "10s"),
+            ("10S", "10s"),
+            ("1 hour, 30 minutes", "1h30m"),
+            ("1s1s", "2s"),
+            ("2w", "14d"),
+        ] {
+            assert_eq!(meant(text), Some(expected.to_owned()), "{text}");
+            assert_eq!(parse_duration(text), None, "{text} is refused");
+        }
+        for nothing in ["", "ten", "10", "s", "1.2.3s", "0.0001s", "-1s", "1x", "999999999999d"] {
+            assert_eq!(meant(nothing), None, "{nothing}");
         }
     }
 

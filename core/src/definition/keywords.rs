@@ -128,7 +128,7 @@ pub(super) fn unknown_keywords(schema: &Value) -> Vec<Problem> {
                 None => format!("remove it, or call a note of your own `x-{key}`"),
             };
             let message = format!("`{key}` is no keyword of JSON Schema: it checks nothing");
-            warnings.push(Problem { path: join(path, key), offset: None, message, hint });
+            warnings.push(Problem { path: join(path, key), offset: None, of_key: true, message, hint });
         }
     });
     warnings

@@ -11,9 +11,13 @@ pub struct Problem {
     /// In a text with expressions: how many of its characters stand before the place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<usize>,
+    /// The field itself is meant, by its key, rather than the value in it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_key: bool,
     /// What is wrong.
     pub message: String,
     /// What would be right.
+    #[serde(default)]
     pub hint: String,
 }
 
@@ -61,18 +65,25 @@ impl From<Problem> for LocatedProblem {
 pub(super) struct Spot {
     pub path: String,
     pub offset: Option<usize>,
+    /// The key is meant, rather than the value.
+    pub of_key: bool,
 }
 
 impl Spot {
     /// The same place, seen from outside the value at `path`.
     pub(super) fn under(&self, path: &str) -> Spot {
-        Spot { path: format!("{path}{}", self.path), offset: self.offset }
+        Spot { path: format!("{path}{}", self.path), ..self.clone() }
+    }
+
+    /// The key of the field at `path`.
+    pub(super) fn key(path: impl Into<String>) -> Spot {
+        Spot { path: path.into(), offset: None, of_key: true }
     }
 }
 
 impl From<String> for Spot {
     fn from(path: String) -> Spot {
-        Spot { path, offset: None }
+        Spot { path, offset: None, of_key: false }
     }
 }
 

@@ -38,7 +38,10 @@ impl Ask {
 
 impl<M: Mutants> Node<M> {
     pub(super) fn ask(&mut self, id: RequestId, execution: &ExecutionId, ask: Ask) {
-        if self.open_write(id, Open::Write) {
+        if let Some(error) = self.away() {
+            return self.answer(id, error);
+        }
+        if self.open_write(id, Open::Write(execution.clone())) {
             let in_memory = self.slots.get(execution).and_then(Slot::resident).is_some();
             let forgotten = matches!(ask, Ask::Signal(_)) && !in_memory;
             let work = match forgotten && self.mutants.planted(Mutant::SignalForgottenWhileLoading) {

@@ -91,7 +91,7 @@ impl<M: Mutants> Node<M> {
     /// Why writes have no chance now, for people. What fails is tried again, and a while without a failure counts as
     /// health, since nothing else may be there to be written.
     pub(super) fn why_not_writing(&self) -> Option<&'static str> {
-        if self.unseen {
+        if self.is_unseen() {
             return Some("the database does not answer");
         }
         if self.lock_lost {
@@ -332,10 +332,10 @@ impl<M: Mutants> Node<M> {
     pub(super) fn on_check(&mut self, sent: Mono, outcome: Result<Verdict, Failure>) {
         self.checks.answered(self.now.mono + self.config.check_interval);
         let Ok(Verdict::Check(row)) = outcome else {
-            self.unseen = true;
+            self.look_failed();
             return;
         };
-        self.unseen = false;
+        self.look_went_well();
         match self.clock.observe(sent, self.now.mono, row.clock) {
             Observed::Smooth | Observed::Doubted { .. } => {}
             Observed::Stepped { by_ms } => {
@@ -365,7 +365,7 @@ impl<M: Mutants> Node<M> {
             }
         };
         let in_doubt = |kind: &Open| match kind {
-            Open::Write | Open::Report { .. } => self.committing,
+            Open::Write(_) | Open::Report { .. } => self.committing,
             Open::Deploy => true,
             Open::Wait(_) | Open::Read(_) => false,
         };

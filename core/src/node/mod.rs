@@ -9,11 +9,13 @@
 //! * `slot`, `load`: executions in memory, how they come in and how they leave.
 //! * `family`: parents and children, which begin and end together.
 //! * `draft`: what one execution wants written next, by the `rules` of what may be; `commit`: the batch, and what follows from its outcome.
+//! * `away`: what is said at once while the database does not answer.
 //! * `trouble`: what the log says of a store that fails.
 //! * `registry`: who registered here, for people.
 //! * `claim`: tasks from the queue for waiting polls; `queue`: what waits in it, for people.
 
 mod ask;
+mod away;
 mod catalog;
 mod claim;
 mod commit;
@@ -51,7 +53,7 @@ use crate::node::counters::Counters;
 use crate::node::request::OpenRequest;
 use crate::node::slot::Slot;
 use crate::store::calls::{Calls, Deadlines, Progress};
-use crate::store::outcome::Reply;
+use crate::store::outcome::{FailureKind, Reply};
 use crate::store::transaction::{Transaction, Verdict};
 use crate::time::{ClusterMs, Mono, Now};
 use crate::worker::attempt::Attempts;
@@ -99,6 +101,8 @@ pub enum Timer {
     Poll,
     /// A wait or another request ends.
     Request,
+    /// Those who wait for a database that does not answer are told.
+    Away,
     /// After a failure, appends, claims and loads are tried again.
     Resume,
     /// The stop does not wait longer.
@@ -140,8 +144,7 @@ pub struct Node<M: Mutants = NoMutants> {
     /// Executions whose start is under way.
     starting: u64,
 
-    /// The last look at the fence failed, or has had no answer for too long.
-    unseen: bool,
+    away: away::Away,
     /// Another session holds the election lock. Whoever it is raises the term next, or is gone by the next look.
     lock_lost: bool,
     /// When a write failed, or was in doubt, since the last one that did not.
@@ -234,7 +237,7 @@ impl<M: Mutants> Node<M> {
             due: load::DueScan::default(),
             active: 0,
             starting: 0,
-            unseen: false,
+            away: away::Away::default(),
             lock_lost: false,
             write_failed: None,
             committing: false,
@@ -308,6 +311,7 @@ impl<M: Mutants> Node<M> {
             (self.next_registry(), Timer::Registry),
             (self.polls.next_deadline(), Timer::Poll),
             (self.request_deadlines.first().map(|(at, _)| *at), Timer::Request),
+            (self.next_away(), Timer::Away),
             (self.resume, Timer::Resume),
             (self.stop_deadline(), Timer::Stop),
         ]
@@ -320,7 +324,8 @@ impl<M: Mutants> Node<M> {
     fn on_time(&mut self) {
         for effect in self.calls.wake(self.now.mono) {
             match effect {
-                Effect::WriteOff { connection: Connection::Control, .. } => self.unseen = true,
+                Effect::WriteOff { connection: Connection::Control, .. } => self.look_failed(),
+                Effect::WriteOff { connection: Connection::Requests, .. } => self.heard_of_read(Some(None)),
                 Effect::WriteOff { connection: Connection::Store, .. } => self.write_failed = Some(self.now.mono),
                 _ => {}
             }
@@ -333,6 +338,7 @@ impl<M: Mutants> Node<M> {
                 self.send_loads();
             }
         }
+        self.tell_when_away();
         self.campaign_when_due();
         self.check_when_due();
         if self.is_serving() {
@@ -369,11 +375,11 @@ impl<M: Mutants> Node<M> {
         let call = match self.calls.reply(self.now.mono, id, reply, &self.mutants) {
             Progress::Stray => return,
             Progress::Again { name, failure: Some(failure) } => {
-                self.write_trouble(name);
+                self.trouble(name, Some(failure.kind));
                 return self.say_trouble(name, Some(failure.message));
             }
             Progress::Again { name, failure: None } => {
-                self.write_trouble(name);
+                self.trouble(name, None);
                 return self.say_trouble(name, None);
             }
             Progress::Settled(call) => call,
@@ -381,10 +387,13 @@ impl<M: Mutants> Node<M> {
         let name = call.transaction.name();
         match &call.outcome {
             Err(failure) => {
-                self.write_trouble(name);
+                self.trouble(name, Some(failure.kind));
                 self.say_trouble(name, Some(failure.message.clone()));
             }
             Ok(_) => {
+                if is_read(name) {
+                    self.heard_of_read(None);
+                }
                 if let Some(lasted) = self.troubles.over(self.now.mono, name) {
                     let after_ms = u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX);
                     self.log(LogEvent::StoreAnswers { call: name.into(), after_ms });
@@ -424,11 +433,12 @@ impl<M: Mutants> Node<M> {
         });
     }
 
-    /// A call did not go through at once: what that says about the database.
-    fn write_trouble(&mut self, transaction: &str) {
+    /// A call did not go through at once: what that says about the database. `kind` where it failed for certain.
+    fn trouble(&mut self, transaction: &str, kind: Option<FailureKind>) {
         match transaction {
             "append" => self.write_failed = Some(self.now.mono),
-            "check" => self.unseen = true,
+            "check" => self.look_failed(),
+            read if is_read(read) => self.heard_of_read(Some(kind)),
             _ => {}
         }
     }
@@ -470,6 +480,11 @@ fn draw_uuid(rng: &mut ChaCha8Rng) -> Uuid {
     let mut bytes = [0; 16];
     rng.fill_bytes(&mut bytes);
     uuid::Builder::from_random_bytes(bytes).into_uuid()
+}
+
+/// Whether a transaction of this name reads what people ask for.
+fn is_read(transaction: &str) -> bool {
+    matches!(transaction, "summary" | "summaries" | "history" | "workers")
 }
 
 /// What a certain failure of the database is to the one who asked.

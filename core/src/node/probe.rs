@@ -19,7 +19,8 @@ impl<M: Mutants> Node<M> {
             active_executions: self.active,
             worker_sessions: self.sessions.len() as u64,
             role: SINGLE.into(),
-            node_id: Some(self.config.node_id.clone()),
+            // The name of a server in a cluster; this one is in none (reference, "Health fields").
+            node_id: None,
             term: self.fence().map(|f| f.term),
             leader: None,
         };
@@ -29,7 +30,7 @@ impl<M: Mutants> Node<M> {
     pub(super) fn ready(&mut self, id: RequestId) {
         let ready = Ready {
             role: SINGLE.into(),
-            node_id: Some(self.config.node_id.clone()),
+            node_id: None,
             term: self.fence().map(|f| f.term),
             leader: None,
             ready: self.is_ready(),

@@ -1,5 +1,6 @@
 //! Requests about executions that are answered from memory, or read from the store.
 
+use super::away::unanswered;
 use super::request::{Open, Read, unknown_execution};
 use super::{Connection, Node, Purpose, RequestId, view};
 use crate::api::error::{ApiError, ErrorCode};
@@ -24,7 +25,8 @@ impl<M: Mutants> Node<M> {
             Some(Some(before)) => Some(before),
             Some(None) => {
                 let message = "`cursor` is none that this server gave: pass `next_cursor` of the page before";
-                let error = ApiError::new(ErrorCode::InvalidRequest, message).with("path", "cursor");
+                let error =
+                    ApiError::new(ErrorCode::InvalidRequest, message).with("in", "query").with("path", "cursor");
                 return self.answer(id, error);
             }
         };
@@ -154,6 +156,9 @@ impl<M: Mutants> Node<M> {
 
     /// An open request goes on with another read.
     pub(super) fn read_instead(&mut self, id: RequestId, what: Read, transaction: Transaction) {
+        if self.is_away() {
+            return self.respond(id, unanswered());
+        }
         let open = self.requests.get_mut(&id).expect("the caller looked it up");
         open.kind = Open::Read(what);
         self.request_deadlines.remove(&(open.deadline, id));

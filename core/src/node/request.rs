@@ -1,5 +1,6 @@
 //! Requests about workflows, executions and the server itself.
 
+use super::away::{unanswered, unsent};
 use super::{Connection, LogEvent, Node, Purpose, RequestId, storage_error};
 use crate::api::error::{ApiError, ErrorCode};
 use crate::api::request::{ReportForm, Request, Start};
@@ -30,7 +31,7 @@ pub(crate) struct OpenRequest {
 #[derive(Debug)]
 pub(crate) enum Open {
     /// The start of an execution, or what is asked of it.
-    Write,
+    Write(ExecutionId),
     /// A definition.
     Deploy,
     /// The end of this execution.
@@ -74,7 +75,7 @@ impl<M: Mutants> Node<M> {
             Request::Health => return self.health(id),
             Request::Ready => return self.ready(id),
             Request::Livez => return self.probe(id, true),
-            Request::Readyz => return self.probe(id, self.takes_requests()),
+            Request::Readyz => return self.probe(id, self.may_be_read()),
             Request::Leaderz => return self.probe(id, self.is_ready()),
             Request::Metrics => return self.metrics(id),
             _ => {}
@@ -137,7 +138,7 @@ impl<M: Mutants> Node<M> {
 
     /// Reads rows for a request.
     pub(super) fn read(&mut self, id: RequestId, what: Read, transaction: Transaction) {
-        if let Some(error) = self.too_many_requests() {
+        if let Some(error) = self.too_many_requests().or_else(|| self.is_away().then(unanswered)) {
             return self.answer(id, error);
         }
         self.open(id, Open::Read(what), self.config.request_deadline);
@@ -228,6 +229,9 @@ impl<M: Mutants> Node<M> {
             created_at_ms: created_at,
         };
         let put = PutDefinition { key: CallKey(self.draw()), fence, definition: row };
+        if let Some(error) = self.away() {
+            return self.answer(id, error);
+        }
         if !self.open_write(id, Open::Deploy) {
             return;
         }
@@ -317,7 +321,10 @@ impl<M: Mutants> Node<M> {
         };
         // A repeated start is answered as the first was, whatever was deployed since: one whose input does not fit the
         // definition of today is refused only where there is no execution of that id.
-        if self.open_write(id, Open::Write) {
+        if let Some(error) = self.away() {
+            return self.answer(id, error);
+        }
+        if self.open_write(id, Open::Write(execution.clone())) {
             self.enqueue(&execution, Work::Start { request: id, start: Box::new(start), definition, misfit });
         }
     }
@@ -340,7 +347,8 @@ impl<M: Mutants> Node<M> {
             return self.answer(id, Response::ok(Reply::Execution(view)));
         }
         let reads = self.slots.get(&execution).and_then(Slot::resident).is_none();
-        if let Some(error) = self.too_many_requests().filter(|_| reads) {
+        let refused = self.too_many_requests().or_else(|| self.is_away().then(unanswered));
+        if let Some(error) = refused.filter(|_| reads) {
             return self.answer(id, error);
         }
         self.open(id, Open::Wait(execution.clone()), timeout);
@@ -409,10 +417,12 @@ impl<M: Mutants> Node<M> {
             match self.requests.get(&id).map(|open| &open.kind) {
                 None => self.expire_results(id),
                 Some(Open::Wait(_)) => self.expire_wait(id),
-                Some(Open::Write | Open::Deploy | Open::Report { .. }) => {
-                    let message = "the database has not answered in time: the request may still take effect";
-                    self.respond(id, ApiError::new(ErrorCode::OutcomeUnknown, message));
+                Some(Open::Write(execution)) => {
+                    let execution = execution.clone();
+                    let error = if self.withdraw(&execution, id) { unsent() } else { in_doubt() };
+                    self.respond(id, error);
                 }
+                Some(Open::Deploy | Open::Report { .. }) => self.respond(id, in_doubt()),
                 Some(Open::Read(_)) => {
                     let message = "the database has not answered in time";
                     self.respond(id, ApiError::new(ErrorCode::StorageError, message));
@@ -429,6 +439,11 @@ impl<M: Mutants> Node<M> {
         }
         self.polls.close(id);
     }
+}
+
+fn in_doubt() -> ApiError {
+    let message = "the database has not answered in time: the request may still take effect";
+    ApiError::new(ErrorCode::OutcomeUnknown, message)
 }
 
 pub(super) fn unknown_execution(execution: &ExecutionId) -> ApiError {

@@ -26,6 +26,8 @@ const RETRIES: u32 = 5;
 pub struct Calls<P> {
     next: u64,
     deadlines: Deadlines,
+    /// Whether what certainly failed, and may succeed when repeated, is repeated here.
+    repeats: bool,
     open: BTreeMap<CallId, Call<P>>,
     /// When each open call is written off.
     late: BTreeSet<(Mono, CallId)>,
@@ -97,7 +99,20 @@ pub enum Progress<P> {
 impl<P> Calls<P> {
     /// No calls yet.
     pub fn new(deadlines: Deadlines) -> Calls<P> {
-        Calls { next: 1, deadlines, open: BTreeMap::new(), late: BTreeSet::new(), resend: BTreeMap::new() }
+        Calls {
+            next: 1,
+            deadlines,
+            repeats: true,
+            open: BTreeMap::new(),
+            late: BTreeSet::new(),
+            resend: BTreeMap::new(),
+        }
+    }
+
+    /// Whether what certainly failed is repeated here, where that may help. While the database is known to be away it
+    /// does not, and those who wait are told at once.
+    pub fn repeat_failures(&mut self, repeats: bool) {
+        self.repeats = repeats;
     }
 
     /// Sends a transaction.
@@ -145,7 +160,7 @@ impl<P> Calls<P> {
             Reply::Done(verdict) => return Progress::Settled(call.settled(Ok(verdict))),
             Reply::Failed(failure) => {
                 let may_mend = matches!(failure.kind, FailureKind::Retry | FailureKind::Reconnect);
-                let repeats = may_mend && call.repeated < RETRIES;
+                let repeats = may_mend && self.repeats && call.repeated < RETRIES;
                 if !call.in_doubt && !repeats {
                     return Progress::Settled(call.settled(Err(failure)));
                 }
@@ -341,6 +356,20 @@ mod tests {
         assert_eq!(calls.next_deadline(), Some(at(300)));
         assert_eq!(calls.wake(at(300)), vec![Effect::WriteOff { call: check, connection: Connection::Election }]);
         assert_eq!(calls.next_deadline(), Some(at(1000)));
+    }
+
+    #[test]
+    fn while_the_database_is_away_what_failed_settles_at_once_and_what_is_in_doubt_does_not() {
+        let mut calls = Calls::new(deadlines(30));
+        calls.repeat_failures(false);
+        let call = call_of(&calls.send(at(0), Connection::Store, transaction(), ()));
+        let reply = calls.reply(at(0), call, failed(FailureKind::Reconnect), &NoMutants);
+        assert!(matches!(reply, Progress::Settled(SettledCall { outcome: Err(_), .. })), "{reply:?}");
+        let call = call_of(&calls.send(at(0), Connection::Store, transaction(), ()));
+        assert!(matches!(calls.reply(at(1), call, Reply::Unknown, &NoMutants), Progress::Again { .. }));
+        let again = call_of(&calls.wake(at(1000))[0]);
+        let reply = calls.reply(at(1001), again, failed(FailureKind::Reconnect), &NoMutants);
+        assert!(matches!(reply, Progress::Again { failure: Some(_), .. }), "{reply:?}");
     }
 
     #[test]

@@ -115,7 +115,10 @@ fn what_is_asked_before_a_server_serves_is_refused_and_health_is_not() {
     let now = orbit_core::time::Now { mono: orbit_core::time::Mono(0), wall: WallMs(0) };
     bench.node = orbit_core::node::Node::new(config, [9; 32], now);
     assert_eq!(code(&bench.ask(Request::ListWorkflows)), "NOT_READY");
-    assert_eq!(bench.ask(Request::Health).status, 200);
+    let health = bench.ask(Request::Health);
+    assert_eq!(health.status, 200);
+    let Reply::Health(health) = health.reply else { panic!("health") };
+    assert_eq!((health.role.as_str(), health.node_id), ("single", None), "it is in no cluster");
     assert_eq!(bench.ask(Request::Ready).status, 503);
     assert_eq!(bench.ask(Request::Livez).status, 200);
     assert_eq!(bench.ask(Request::Leaderz).status, 503);
@@ -126,7 +129,13 @@ struct Constants;
 
 impl SchemaCheck for Constants {
     fn problems(&self, schema: &Value) -> Vec<Problem> {
-        let missing = Problem { path: "".into(), offset: None, message: "no `const`".into(), hint: "add it".into() };
+        let missing = Problem {
+            path: "".into(),
+            offset: None,
+            of_key: false,
+            message: "no `const`".into(),
+            hint: "add it".into(),
+        };
         if schema.get("const").is_some() { vec![] } else { vec![missing] }
     }
 

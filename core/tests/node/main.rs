@@ -1,5 +1,6 @@
 //! What a node does, told as short stories: the node on a bench, over the model database.
 
+mod away;
 mod bench;
 mod commits;
 mod election;

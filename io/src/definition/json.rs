@@ -101,6 +101,7 @@ impl<'t> Walk<'t> {
             return Err(too_deep(Some(here)));
         }
         let mut text = None;
+        let value = (!matches!(self.peek(), Some(b'{' | b'[' | b'n'))).then_some(here);
         let parts = match self.peek() {
             Some(b'{') => self.object(depth)?,
             Some(b'[') => self.list(depth)?,
@@ -108,7 +109,11 @@ impl<'t> Walk<'t> {
                 let start = self.at;
                 // That it has an expression is seen as it is written: nobody writes `${` with escapes.
                 let quoted = self.quoted().unwrap_or_default();
-                text = Written::new(self.text, start, here, quoted).map(Box::new);
+                if quoted.contains("${")
+                    && let Ok(value) = serde_json::from_str::<String>(quoted)
+                {
+                    text = Written::new(self.text, start, here, &value).map(Box::new);
+                }
                 Parts::None
             }
             Some(b'-' | b'0'..=b'9') => {
@@ -121,7 +126,7 @@ impl<'t> Walk<'t> {
                 Parts::None
             }
         };
-        Ok(Spot { at, parts, text })
+        Ok(Spot { at, value, parts, text })
     }
 
     fn number(&mut self, here: Location) -> Result<(), SyntaxError> {

@@ -67,6 +67,8 @@ pub struct Document {
 struct Spot {
     /// The value's key, or the value itself where it has none.
     at: Option<Location>,
+    /// The value itself, where it is a text, a number, true or false.
+    value: Option<Location>,
     parts: Parts,
     /// A text with expressions in it, as it is written.
     text: Option<Box<Written>>,
@@ -87,12 +89,13 @@ impl Document {
         self.find(pointer)?.0
     }
 
-    /// The same; of a text with expressions that is written on one line, where the character is before which `offset`
-    /// others stand in it.
-    pub fn locate_in(&self, pointer: &str, offset: Option<usize>) -> Option<Location> {
-        let (found, spot) = self.find(pointer)?;
-        let text = spot.and_then(|spot| spot.text.as_ref());
-        offset.and_then(|offset| Some(text?.locate(offset))).or(found)
+    /// Where a problem shows: of a text with expressions the place in it; of a text, number, true or false the value,
+    /// unless its key is meant; of anything else the key.
+    pub fn locate_problem(&self, problem: &Problem) -> Option<Location> {
+        let (found, spot) = self.find(&problem.path)?;
+        let in_text = || Some(spot?.text.as_ref()?.locate(problem.offset?));
+        let value = || if problem.of_key { None } else { spot?.value };
+        in_text().or_else(value).or(found)
     }
 
     /// The place for a pointer, and the spot itself if it is there.
@@ -118,8 +121,7 @@ impl Document {
 
     /// Problems with their places, as they come in the text.
     fn locate_all(&self, problems: Vec<Problem>) -> Vec<LocatedProblem> {
-        let locate =
-            |problem: Problem| LocatedProblem { location: self.locate_in(&problem.path, problem.offset), problem };
+        let locate = |problem: Problem| LocatedProblem { location: self.locate_problem(&problem), problem };
         let mut located: Vec<_> = problems.into_iter().map(locate).collect();
         located.sort_by_key(|problem| problem.location);
         located

@@ -65,7 +65,7 @@ const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "obje
 const RIGHT: &str = "write a JSON Schema of draft 2020-12";
 
 fn problem(path: impl Into<String>, message: impl Into<String>, hint: impl Into<String>) -> Problem {
-    Problem { path: path.into(), offset: None, message: message.into(), hint: hint.into() }
+    Problem { path: path.into(), offset: None, of_key: false, message: message.into(), hint: hint.into() }
 }
 
 /// Everything that is wrong with a schema, each where it is: by the draft's own schema of schemas, then patterns and
@@ -169,9 +169,21 @@ fn references(schema: &Value) -> Vec<Problem> {
             return (!there).then(|| {
                 let (parent, name) = decoded.rsplit_once('/').unwrap_or(("", &decoded));
                 let named = schema.pointer(parent).and_then(Value::as_object);
-                let hint = match nearest(name, named.into_iter().flat_map(|n| n.keys()).map(String::as_str)) {
-                    Some(name) => format!("did you mean `#{parent}/{name}`?"),
-                    None => "put the schema under `$defs`, and write `#/$defs/<name>`".to_owned(),
+                let near = nearest(name, named.into_iter().flat_map(|n| n.keys()).map(String::as_str));
+                let known = named_schemas(schema);
+                let hint = match (near, nearest(name, known.iter().map(|(_, name)| name.as_str()))) {
+                    (Some(name), _) => format!("did you mean `#{parent}/{name}`?"),
+                    (None, Some(near)) => {
+                        let place = known.iter().find(|(_, name)| *name == near).map_or("", |(place, _)| *place);
+                        format!("did you mean `#/{place}/{near}`?")
+                    }
+                    (None, None) if known.is_empty() => {
+                        "put the schema under `$defs`, and write `#/$defs/<name>`".to_owned()
+                    }
+                    (None, None) => {
+                        let some: Vec<_> = known.iter().take(8).map(|(at, name)| format!("`#/{at}/{name}`")).collect();
+                        format!("there is {}", some.join(", "))
+                    }
                 };
                 problem(path.clone(), format!("`{target}` leads nowhere"), hint)
             });
@@ -183,6 +195,15 @@ fn references(schema: &Value) -> Vec<Problem> {
         })
     };
     found.iter().filter_map(lost).collect()
+}
+
+/// The schemas that references can name, each with the keyword that it stands under.
+fn named_schemas(schema: &Value) -> Vec<(&'static str, &String)> {
+    let under = |keyword: &'static str| {
+        let named = schema.get(keyword).and_then(Value::as_object);
+        named.into_iter().flat_map(|named| named.keys()).map(move |name| (keyword, name))
+    };
+    ["$defs", "definitions"].into_iter().flat_map(under).collect()
 }
 
 /// A key as a part of a JSON pointer.
@@ -263,10 +284,13 @@ mod tests {
             "properties": {"a": {"type": "string", "minLength": -1}, "b": {"pattern": "[a"}, "c": "number"},
             "patternProperties": {"(/": {}},
             "anyOf": [{"$ref": "#/$defs/on"}, {"$ref": "https://example.com/schema.json"}],
+            "allOf": [{"$ref": "#/oen"}, {"$ref": "#/zebra"}],
             "$defs": {"one": {"items": [{"type": "text"}]}},
         }));
         let expected = [
             "/$defs/one/items: `items` is one schema, of every item (write `prefixItems` for a schema of each item)",
+            "/allOf/0/$ref: `#/oen` leads nowhere (did you mean `#/$defs/one`?)",
+            "/allOf/1/$ref: `#/zebra` leads nowhere (there is `#/$defs/one`)",
             "/anyOf/0/$ref: `#/$defs/on` leads nowhere (did you mean `#/$defs/one`?)",
             "/anyOf/1/$ref: `https://example.com/schema.json` is in another document (a definition is complete in \
              itself: put the schema under `$defs`, and write `#/$defs/<name>`)",

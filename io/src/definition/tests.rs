@@ -220,10 +220,10 @@ error: there is no step `valdate`
   = did you mean `validate`?
 
 error: a duration needs its unit; 30 has none
- --> order.yaml:9:5
+ --> order.yaml:9:14
   |
 9 |     timeout: 30
-  |     ^^^^^^^
+  |              ^^
   = write `30s` or `30ms`
 
 error: there is no step `chrage` to read from
@@ -262,7 +262,7 @@ fn a_located_problem_is_one_flat_object_for_programs() {
     };
     let expected = json!([{
         "path": "/steps", "message": "must be a list of steps, not a number", "hint": "write `- id: …` lines, with a space behind each `-`",
-        "line": 3, "column": 1,
+        "line": 3, "column": 8,
     }]);
     assert_eq!(serde_json::to_value(&problems).expect("JSON"), expected);
 }
@@ -320,12 +320,42 @@ fn a_problem_in_an_expression_is_where_it_shows() {
         let column = line[..byte].chars().count() + 1;
         assert_eq!(places(&text, Format::Yaml), [(6, column)], "{line}");
     }
-    // The value of a block has no column of its own.
-    let block = "name: W\nversion: \"1\"\nsteps:\n  - id: a\n    compute: |\n      ${ nope }\n";
-    assert_eq!(places(block, Format::Yaml), [(5, 5)]);
     let json = r#"{"name": "W", "version": "1", "steps": [{"id": "a", "compute": "\ud83d\ude00 \" ${ nope }"}]}"#;
     let column = json.find("nope").expect("it is written there") + 1;
     assert_eq!(places(json, Format::Json), [(1, column)]);
+}
+
+#[test]
+fn a_problem_in_an_expression_is_where_it_shows_in_a_text_of_several_lines() {
+    // Whatever is written in place of the value; all problems are where `nope` is written.
+    for written in [
+        "|\n      ${ nope }\n",
+        ">- # folded\n\n      ä b\n       ${ input.a }\n\n      c ${\n        nope }\n",
+        "|2\n        ${ nope }\n",
+        "|+\n      a\n      ${ input.a }${ nope }\n\n",
+        "plain ${ input.a }\n      and\n\n      ${ nope }\n",
+        "\"ä \\\n        \\\" \\x41 \\t \\ud83d\\ude00\n\n   ${ nope }\"\n",
+        "'it''s\n      ${ nope }'\n",
+        "\n      ${ nope }\n",
+    ] {
+        for line_break in ["\n", "\r\n"] {
+            let text = format!("name: W\nversion: \"1\"\nsteps:\n  - id: a\n    compute: {written}    when: true\n");
+            let text = text.replace('\n', line_break);
+            let (line, found) = text.lines().enumerate().find(|(_, line)| line.contains("nope")).expect("it is there");
+            let column = found[..found.find("nope").expect("it is there")].chars().count() + 1;
+            assert_eq!(places(&text, Format::Yaml), [(line + 1, column)], "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_problem_of_a_value_is_at_the_value_and_one_of_a_field_at_its_key() {
+    let yaml = "name: W\nversion: 1\nsteps:\n  - id: a-b\n    tusk: t\n    timeout:\n      30\n    retry: {max_attempts: 0, jitter: [x]}\n    task: ~\n";
+    assert_eq!(places(yaml, Format::Yaml), [(2, 10), (4, 9), (5, 5), (7, 7), (8, 27), (8, 30), (9, 5)]);
+    let json = r#"{"name": "W", "version": 1, "steps": [{"id": "a-b", "tusk": "t", "task": null}]}"#;
+    let column = |of: &str| json.find(of).expect("it is there") + 1;
+    let expected = ["1,", "\"a-b", "\"tusk", "\"task\": null"].map(|of| (1, column(of)));
+    assert_eq!(places(json, Format::Json), expected);
 }
 
 const SCHEMAS: &str = "\
@@ -345,7 +375,7 @@ steps:
 
 #[test]
 fn problems_of_schemas_are_told_at_their_keywords_beside_all_others_and_slips_are_warned_of() {
-    assert_eq!(places(SCHEMAS, Format::Yaml), [(7, 9), (8, 9), (9, 10), (12, 17)]);
+    assert_eq!(places(SCHEMAS, Format::Yaml), [(7, 15), (8, 18), (9, 16), (12, 17)]);
     let warnings = examine(SCHEMAS, Format::Yaml).warnings;
     let expected = "\
 warning: `requird` is no keyword of JSON Schema: it checks nothing

@@ -148,6 +148,7 @@ impl Reader<'_> {
             return Err(too_deep(here));
         }
         let mut written = None;
+        let at_value = if matches!(node.value, Node::Bool(_) | Node::Number(_) | Node::Text(_)) { here } else { None };
         let (value, parts) = match node.value {
             Node::Null => (Value::Null, Parts::None),
             Node::Bool(value) => (Value::Bool(value), Parts::None),
@@ -182,7 +183,7 @@ impl Reader<'_> {
                 (Value::Object(values), Parts::Fields(spots))
             }
         };
-        Ok((value, Spot { at, parts, text: written }))
+        Ok((value, Spot { at, value: at_value, parts, text: written }))
     }
 
     /// A text with expressions, as it is written where it is defined.

@@ -4,6 +4,7 @@ use super::metrics::{self, Process};
 use crate::definition::Document;
 use orbit_core::api::response::{Accepted, Polled, ResultOutcome};
 use orbit_core::api::{ApiError, Reply, Response};
+use orbit_core::definition::Problem;
 use orbit_core::id::Token;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
@@ -83,15 +84,17 @@ pub fn insert_places(reply: &mut Reply, document: &Document) {
     match reply {
         Reply::Deployed(deployed) => {
             for warning in &mut deployed.warnings {
-                warning.location = document.locate_in(&warning.problem.path, warning.problem.offset);
+                warning.location = document.locate_problem(&warning.problem);
+                // The place says it.
+                warning.problem.of_key = false;
             }
         }
         Reply::Error(error) => {
             let Some(Value::Array(problems)) = error.details.get_mut("problems") else { return };
             for problem in problems {
-                let offset = problem.get("offset").and_then(Value::as_u64).and_then(|at| usize::try_from(at).ok());
-                let path = problem.get("path").and_then(Value::as_str);
-                let Some(place) = path.and_then(|path| document.locate_in(path, offset)) else { continue };
+                let Ok(read) = serde_json::from_value::<Problem>(problem.clone()) else { continue };
+                problem.as_object_mut().map(|fields| fields.remove("of_key"));
+                let Some(place) = document.locate_problem(&read) else { continue };
                 problem["line"] = place.line.into();
                 problem["column"] = place.column.into();
             }
@@ -163,7 +166,6 @@ mod tests {
     use super::*;
     use orbit_core::api::ErrorCode;
     use orbit_core::api::response::{Cancels, Deployed, Executions};
-    use orbit_core::definition::Problem;
     use serde_json::json;
 
     fn rendered(response: impl Into<Response>) -> (Rendered, Value) {
@@ -240,19 +242,26 @@ mod tests {
     fn the_problems_of_a_definition_get_their_places_in_the_text() {
         let text = "name: W\nsteps:\n  - id: a\n    task: 5\n";
         let document = crate::definition::parse(text, crate::definition::Format::Yaml).unwrap();
-        let problems = json!([{"path": "/steps/0/task", "message": "no"}, {"path": "", "message": "no"}, 7]);
+        let problems = json!([
+            {"path": "/steps/0/task", "of_key": true, "message": "no"},
+            {"path": "/steps/0/task", "message": "no"},
+            {"path": "", "message": "no"},
+            7,
+        ]);
         let error = ApiError::new(ErrorCode::DefinitionInvalid, "no").with("problems", problems);
         let mut reply = Reply::Error(error);
         insert_places(&mut reply, &document);
         let Reply::Error(error) = reply else { panic!("it stays an error") };
         let problems = &error.details["problems"];
         assert_eq!((&problems[0]["line"], &problems[0]["column"]), (&json!(4), &json!(5)));
-        assert_eq!(problems[0]["message"], "no");
-        assert_eq!(problems[1]["line"], 1);
-        assert_eq!(problems[2], 7);
+        assert_eq!(problems[0], json!({"path": "/steps/0/task", "message": "no", "line": 4, "column": 5}));
+        assert_eq!(problems[1]["column"], 11);
+        assert_eq!(problems[2]["line"], 1);
+        assert_eq!(problems[3], 7);
         let text = "name: W\nresult: a ${ nope }\n";
         let document = crate::definition::parse(text, crate::definition::Format::Yaml).unwrap();
-        let problem = Problem { path: "/result".into(), offset: Some(5), message: "no".into(), hint: "".into() };
+        let (message, hint) = ("no".to_owned(), String::new());
+        let problem = Problem { path: "/result".into(), offset: Some(5), of_key: false, message, hint };
         let error = ApiError::new(ErrorCode::DefinitionInvalid, "no");
         let mut reply = Reply::Error(error.with("problems", json!([problem])));
         insert_places(&mut reply, &document);

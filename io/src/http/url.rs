@@ -28,26 +28,32 @@ pub fn invalid(part: &str, name: &str, message: impl fmt::Display) -> ApiError {
 
 /// Decodes a segment of a path.
 pub fn segment<'a>(name: &str, text: &'a str) -> Result<Cow<'a, str>, ApiError> {
-    decode(text, false).ok_or_else(|| invalid("path", name, BAD_ENCODING))
+    decode(text, false).map_err(|bad| invalid("path", name, bad))
 }
 
-const BAD_ENCODING: &str = "is not percent-encoded UTF-8: `%` is followed by two hexadecimal digits";
+/// `%` without two hexadecimal digits behind it.
+const BAD_ENCODING: &str = "is not percent-encoded: `%` is followed by two hexadecimal digits";
+/// Bytes that are no text.
+const NO_TEXT: &str = "is no text once it is decoded: the bytes that are percent-encoded have to be UTF-8";
 
-fn decode(text: &str, plus_is_space: bool) -> Option<Cow<'_, str>> {
+fn decode(text: &str, plus_is_space: bool) -> Result<Cow<'_, str>, &'static str> {
     let special = |byte: &u8| *byte == b'%' || (plus_is_space && *byte == b'+');
     if !text.as_bytes().iter().any(special) {
-        return Some(Cow::Borrowed(text));
+        return Ok(Cow::Borrowed(text));
     }
     let mut decoded = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
         decoded.push(match byte {
-            b'%' => hex(bytes.next()?)? << 4 | hex(bytes.next()?)?,
+            b'%' => {
+                let mut digit = || bytes.next().and_then(hex).ok_or(BAD_ENCODING);
+                digit()? << 4 | digit()?
+            }
             b'+' if plus_is_space => b' ',
             byte => byte,
         });
     }
-    String::from_utf8(decoded).ok().map(Cow::Owned)
+    String::from_utf8(decoded).map(Cow::Owned).map_err(|_| NO_TEXT)
 }
 
 fn hex(digit: u8) -> Option<u8> {
@@ -66,8 +72,8 @@ impl<'a> Query<'a> {
         let mut parameters: Vec<(Cow<'a, str>, Cow<'a, str>)> = Vec::new();
         for part in query.unwrap_or_default().split('&').filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
-            let name = decode(name, true).ok_or_else(|| invalid("query", name, BAD_ENCODING))?;
-            let value = decode(value, true).ok_or_else(|| invalid("query", &name, BAD_ENCODING))?;
+            let name = decode(name, true).map_err(|bad| invalid("query", name, bad))?;
+            let value = decode(value, true).map_err(|bad| invalid("query", &name, bad))?;
             if !known.contains(&name.as_ref()) {
                 let rest = match nearest(&name, known.iter().copied()) {
                     Some(near) => format!("; did you mean `{near}`?"),
@@ -138,8 +144,11 @@ mod tests {
     fn segments_are_decoded_and_a_plus_stays_a_plus() {
         assert_eq!(segment("id", "a%7Eb+c").unwrap(), "a~b+c");
         assert_eq!(segment("id", "%c3%A9").unwrap(), "é");
-        for bad in ["%", "%4", "%zz", "%ff", "a%+1"] {
-            assert!(segment("id", bad).unwrap_err().message.contains("percent-encoded"), "{bad}");
+        for bad in ["%", "%4", "%zz", "a%+1"] {
+            assert!(segment("id", bad).unwrap_err().message.contains("two hexadecimal digits"), "{bad}");
+        }
+        for bad in ["%ff", "%C3", "a%ed%a0%80"] {
+            assert!(segment("id", bad).unwrap_err().message.contains("have to be UTF-8"), "{bad}");
         }
     }
 

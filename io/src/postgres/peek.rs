@@ -16,6 +16,8 @@ use std::time::Duration;
 pub struct Peek {
     /// Cluster id, mode, term, and who holds it. A server that was killed stays named until the next one starts.
     pub fence: FenceRow,
+    /// Whether some server has the election lock now.
+    pub held: bool,
     /// Executions by status; statuses without any are left out.
     pub executions: Vec<(Status, u64)>,
     /// Tasks that wait for a worker in the queue.
@@ -85,6 +87,7 @@ fn read(link: &mut Link, settings: ServerSettings) -> Result<Peek, Trouble> {
         .map(|row| Ok((column::status(row, 0)?, column::number(row, 1)?)))
         .collect::<Result<Vec<_>, Trouble>>()?;
     executions.sort();
+    let held = fence::is_held(link)?;
     let row = link.query_opt(
         "SELECT (SELECT count(*) FROM orbit_tasks WHERE state = 'queued'),
                 (SELECT count(*) FROM orbit_tasks WHERE state = 'claimed'),
@@ -95,6 +98,7 @@ fn read(link: &mut Link, settings: ServerSettings) -> Result<Peek, Trouble> {
     let count = |index| get::<i64>(&row, index).map(|number| u64::try_from(number).unwrap_or(0));
     let peek = Peek {
         fence,
+        held,
         executions,
         queued_tasks: count(0)?,
         claimed_tasks: count(1)?,

@@ -231,6 +231,16 @@ class Clients(unittest.TestCase):
         (waiting,) = came.get(timeout=PATIENCE).waiting
         self.assertEqual((waiting.unit, waiting.signal, waiting.items), ("ship[3]", "go", None))
 
+    def test_a_worker_is_told_with_its_sessions(self) -> None:
+        fake = self.fake()
+        came = self.asked(lambda: self.client(fake.url).workers())
+        session = {"session_id": "s1", "registered_ms": 1, "last_seen_ms": 2, "holding": 1, "later": True}
+        worker = {"worker_id": "w", "runtime": "rust", "contracts": [], "last_seen_ms": 2, "sessions": 1, "holding": 1}
+        fake.expect("/v1/workers").answer(200, {"workers": [{**worker, "open_sessions": [session]}, worker]})
+        shown, other = came.get(timeout=PATIENCE)
+        self.assertEqual([(one.session_id, one.registered_ms, one.holding) for one in shown.open_sessions], [("s1", 1, 1)])
+        self.assertEqual(list(other.open_sessions), [])
+
     def test_an_input_that_json_cannot_say_is_refused_before_anything_is_sent(self) -> None:
         client = self.client("http://127.0.0.1:1")
         with self.assertRaisesRegex(NotJson, r"input\.rate is inf, which JSON cannot say"):
@@ -268,6 +278,28 @@ class Clients(unittest.TestCase):
             came = self.asked(lambda: client.get("e"))
             fake.expect("/v1/executions/e").answer(200, EXECUTION)
             self.assertEqual(came.get(timeout=PATIENCE).status, "running")
+
+    def test_https_where_http_is_spoken_and_the_reverse_say_what_to_write(self) -> None:
+        plain = self.fake()
+        address = plain.url.removeprefix("http://")
+        with self.assertRaises(Unreachable) as caught:
+            self.client(f"https://{address}", timeout=5).get("e")
+        told = f"https://{address}: the server there does not speak TLS; write http:// instead of https://"
+        self.assertTrue(str(caught.exception).endswith(told), caught.exception)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+
+            def alert() -> None:
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(1000)
+                    # What OpenSSL sends: "unexpected message", fatal.
+                    connection.sendall(b"\x15\x03\x01\x00\x02\x02\x0a")
+
+            threading.Thread(target=alert, daemon=True).start()
+            with self.assertRaises(Unreachable) as caught:
+                self.client(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=5).get("e")
+            told = "the server there speaks TLS; write https:// instead of http://"
+            self.assertTrue(str(caught.exception).endswith(told), caught.exception)
 
     def test_a_worker_over_https_gives_its_poll_up_when_it_stops(self) -> None:
         fake = self.fake(tls=True)

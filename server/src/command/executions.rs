@@ -68,15 +68,17 @@ async fn list(arguments: ListArgs) -> Result<(), Failure> {
         &page.executions,
         |one| one.execution_id.as_str(),
         || {
-            let mut table = Table::new(&["EXECUTION", "WORKFLOW", "VERSION", "STATUS", "CREATED", "UPDATED", "LABELS"]);
+            let mut table = Table::new(&["EXECUTION", "WORKFLOW", "VERSION", "STATUS", "CREATED", "ENDED", "LABELS"]);
             for execution in &page.executions {
+                // The row is written when the status changes: of one that runs it tells nothing more than when it began.
+                let ended = execution.status.is_finished().then(|| output::time(execution.updated_at_ms));
                 table.row(vec![
                     execution.execution_id.clone(),
                     execution.workflow.clone(),
                     execution.version.clone(),
                     execution.status.to_string(),
                     output::time(execution.created_at_ms),
-                    output::time(execution.updated_at_ms),
+                    ended.unwrap_or_default(),
                     labels(&execution.labels),
                 ]);
             }

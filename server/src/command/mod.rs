@@ -54,6 +54,5 @@ pub async fn run(command: Command, matches: &ArgMatches) -> Result<(), Failure> 
 
 /// A client of the servers that the command line names.
 fn client(remote: &Remote) -> Result<Client, Failure> {
-    let token = remote.token.as_deref().filter(|token| !token.is_empty());
-    Ok(Client::new(&remote.server, token)?)
+    Ok(Client::new(&remote.server, remote.token.as_deref())?)
 }

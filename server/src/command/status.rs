@@ -6,9 +6,10 @@ use crate::database::Database;
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Form};
 use orbit_core::store::append::Status as ExecutionStatus;
-use orbit_core::store::statement::FenceRow;
+use orbit_core::store::statement::{FenceRow, Holder};
 use orbit_io::{postgres, sqlite};
 use orbit_sdk::{Value, json};
+use std::path::Path;
 
 /// Shows it.
 pub async fn run(arguments: StatusArgs) -> Result<(), Failure> {
@@ -27,6 +28,7 @@ async fn of_server(remote: &Remote, form: Form) -> Result<(), Failure> {
     if let Some(reason) = &ready.reason {
         whole["reason"] = json!(reason);
     }
+    // A server in no cluster has no name among others: then its role stands for it.
     let node = health.node_id.clone().or_else(|| ready.node_id.clone()).unwrap_or_default();
     output::one(form, &whole, if node.is_empty() { &health.role } else { &node }, || {
         let mut fields = vec![
@@ -59,6 +61,8 @@ async fn of_server(remote: &Remote, form: Form) -> Result<(), Failure> {
 struct Seen {
     database: String,
     fence: FenceRow,
+    /// Whether the server that the fence names runs; none where that cannot be known here.
+    runs: Option<bool>,
     executions: Vec<(ExecutionStatus, u64)>,
     queued_tasks: u64,
     claimed_tasks: u64,
@@ -79,7 +83,18 @@ fn look(db: &str) -> Result<Seen, Failure> {
                 seen;
             let durability = vec![("journal_mode", "journal mode", journal_mode)];
             let database = path.display().to_string();
-            Ok(Seen { database, fence, executions, queued_tasks, claimed_tasks, workers, definitions, durability })
+            let runs = fence.holder.as_ref().and_then(process_runs);
+            Ok(Seen {
+                database,
+                fence,
+                runs,
+                executions,
+                queued_tasks,
+                claimed_tasks,
+                workers,
+                definitions,
+                durability,
+            })
         }
         Database::Postgres(_, address) => {
             let database = address.shown().to_owned();
@@ -93,16 +108,46 @@ fn look(db: &str) -> Result<Seen, Failure> {
                 };
                 Failure::new(error.to_string()).exit(exit)
             })?;
-            let postgres::peek::Peek { fence, executions, queued_tasks, claimed_tasks, workers, definitions, settings } =
-                seen;
+            let postgres::peek::Peek {
+                fence,
+                held,
+                executions,
+                queued_tasks,
+                claimed_tasks,
+                workers,
+                definitions,
+                settings,
+            } = seen;
             let durability = vec![
                 ("postgres", "postgresql", settings.version),
                 ("synchronous_commit", "synchronous commit", settings.synchronous_commit),
                 ("fsync", "fsync", settings.fsync),
             ];
-            Ok(Seen { database, fence, executions, queued_tasks, claimed_tasks, workers, definitions, durability })
+            let runs = fence.holder.as_ref().map(|_| held);
+            Ok(Seen {
+                database,
+                fence,
+                runs,
+                executions,
+                queued_tasks,
+                claimed_tasks,
+                workers,
+                definitions,
+                durability,
+            })
         }
     }
+}
+
+/// Whether a process of this host runs. Another host's cannot be asked for.
+fn process_runs(holder: &Holder) -> Option<bool> {
+    if holder.host != crate::config::host() || !Path::new("/proc/self/stat").exists() {
+        return None;
+    }
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", holder.pid)).unwrap_or_default();
+    // The state stands behind the name, which may hold anything; that of one that was killed and not waited for is Z.
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    Some(state.is_some_and(|state| state != 'Z'))
 }
 
 fn of_database(db: &str, form: Form) -> Result<(), Failure> {
@@ -114,7 +159,13 @@ fn of_database(db: &str, form: Form) -> Result<(), Failure> {
             Some(holder) => {
                 let addr = holder.addr.as_ref().map(|addr| format!(", serving {addr}")).unwrap_or_default();
                 let since = output::time(holder.since_ms.0);
-                format!("node {} (process {} on host {}{addr}, since {since})", holder.node_id, holder.pid, holder.host)
+                let runs = match seen.runs {
+                    Some(true) => ", which runs",
+                    Some(false) => ", which is gone: it was killed, or its host was",
+                    None => "",
+                };
+                let Holder { node_id, pid, host, .. } = holder;
+                format!("node {node_id} (process {pid} on host {host}{addr}, since {since}){runs}")
             }
         };
         let executions: Vec<String> =
@@ -144,7 +195,8 @@ fn as_json(seen: &Seen) -> Value {
         seen.executions.iter().map(|(status, count)| (status.as_str().to_owned(), json!(count))).collect();
     let mut whole = json!({
         "database": seen.database, "cluster_id": seen.fence.cluster_id, "mode": seen.fence.mode,
-        "term": seen.fence.fence.term, "holder": seen.fence.holder, "executions": executions,
+        "term": seen.fence.fence.term, "holder": seen.fence.holder, "holder_runs": seen.runs,
+        "executions": executions,
         "queued_tasks": seen.queued_tasks, "claimed_tasks": seen.claimed_tasks, "workers": seen.workers,
         "definitions": seen.definitions, "schema_version": seen.fence.schema_version,
     });

@@ -34,8 +34,13 @@ pub async fn run(arguments: ExecutionArgs) -> Result<(), Failure> {
     let reasons = reasons(&execution);
     let text = || {
         let summary = &execution.summary;
-        let mut text =
-            format!("{} ({} {}) is {}\n", summary.execution_id, summary.workflow, summary.version, summary.status);
+        let mut text = format!(
+            "{} ({} {}) {}\n",
+            summary.execution_id,
+            summary.workflow,
+            summary.version,
+            standing(&summary.status)
+        );
         for why in &reasons {
             let step = why.unit.as_ref().or(why.step_id.as_ref());
             let step = step.map(|step| format!("{step}: ")).unwrap_or_default();
@@ -47,6 +52,15 @@ pub async fn run(arguments: ExecutionArgs) -> Result<(), Failure> {
         text
     };
     output::many(arguments.output.form, &reasons, |why| &why.about, text)
+}
+
+/// Where it stands, as the end of a sentence.
+fn standing(status: &Status) -> String {
+    match status {
+        Status::Completed | Status::Failed => format!("has {status}"),
+        Status::Cancelled => format!("was {status}"),
+        other => format!("is {other}"),
+    }
 }
 
 fn reasons(execution: &Execution) -> Vec<Why> {

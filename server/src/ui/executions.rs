@@ -2,11 +2,12 @@
 
 use super::html::{Html, encoded, html};
 use super::page::{Page, Tab};
+use super::sign_in::decoded;
 use super::{Pages, Trouble, other, value};
 use hyper::Method;
 use orbit_core::api::request::ListExecutions;
 use orbit_core::api::response::{ExecutionItem, Executions};
-use orbit_core::api::{Reply, Request};
+use orbit_core::api::{ApiError, Reply, Request};
 use orbit_core::store::append::Status;
 use orbit_io::http::route::{RouteLimits, route};
 use std::collections::BTreeSet;
@@ -23,11 +24,59 @@ pub async fn page(pages: &Pages, query: &str) -> Result<Page, Trouble> {
     let names: BTreeSet<String> = workflows.workflows.iter().map(|item| item.name.to_string()).collect();
     let body = html!(
         "<h1>Executions</h1>{}{}{}",
-        filters(&list, &names),
+        filters(&Form::of(&list), &names),
         table(&found.executions, is_filtered(&list)),
         paging(&list, &found)
     );
     Ok(Page { title: "Executions".into(), tab: Some(Tab::Executions), refresh: None, body })
+}
+
+/// What was asked for is none of what can be: the form stands as it was filled in, with what is wrong beside it.
+pub async fn refused(pages: &Pages, query: &str, error: &ApiError) -> Result<Page, Trouble> {
+    let Reply::Workflows(workflows) = pages.ask(Request::ListWorkflows).await? else { return Err(other()) };
+    let names: BTreeSet<String> = workflows.workflows.iter().map(|item| item.name.to_string()).collect();
+    let body = html!(
+        "<h1>Executions</h1>{}<div class=\"notice\" role=\"alert\">{}</div>",
+        filters(&Form::filled_in(query), &names),
+        error.message
+    );
+    Ok(Page { title: "Executions".into(), tab: Some(Tab::Executions), refresh: None, body })
+}
+
+/// What stands in the form.
+#[derive(Debug, Default)]
+struct Form {
+    status: String,
+    workflow: String,
+    label: String,
+    clear: bool,
+}
+
+impl Form {
+    fn of(list: &ListExecutions) -> Form {
+        let label = list.labels.iter().next().map(|(key, value)| format!("{key}={value}"));
+        Form {
+            status: list.status.map(|status| status.as_str().to_owned()).unwrap_or_default(),
+            workflow: list.workflow.as_ref().map(|name| name.as_str().to_owned()).unwrap_or_default(),
+            label: label.unwrap_or_default(),
+            clear: is_filtered(list),
+        }
+    }
+
+    /// As somebody sent it, whatever it says.
+    fn filled_in(query: &str) -> Form {
+        let mut form = Form { clear: true, ..Form::default() };
+        for (name, value) in query.split('&').filter_map(|part| part.split_once('=')) {
+            let value = String::from_utf8_lossy(&decoded(value.as_bytes())).into_owned();
+            match name {
+                "status" => form.status = value,
+                "workflow" => form.workflow = value,
+                "label" => form.label = value,
+                _ => {}
+            }
+        }
+        form
+    }
 }
 
 /// The list that a query asks for: as the API reads it, but for fields of the form that were left empty.
@@ -46,14 +95,13 @@ fn is_filtered(list: &ListExecutions) -> bool {
     list.status.is_some() || list.workflow.is_some() || !list.labels.is_empty() || list.since.is_some()
 }
 
-fn filters(list: &ListExecutions, names: &BTreeSet<String>) -> Html {
+fn filters(form: &Form, names: &BTreeSet<String>) -> Html {
     let option = |status: Status| {
-        let selected = (list.status == Some(status)).then(|| html!(" selected"));
+        let selected = (form.status == status.as_str()).then(|| html!(" selected"));
         html!("<option{}>{}</option>", selected, status.as_str())
     };
     let workflows = names.iter().map(|name| html!("<option value=\"{}\">", name)).collect::<Html>();
-    let label = list.labels.iter().next().map(|(key, value)| format!("{key}={value}"));
-    let clear = is_filtered(list).then(|| html!("<a href=\"/ui/\">Clear</a>"));
+    let clear = form.clear.then(|| html!("<a href=\"/ui/\">Clear</a>"));
     html!(
         "<form class=\"filters\" method=\"get\" action=\"/ui/\">\
          <label>Status<select name=\"status\"><option value=\"\">any</option>{}</select></label>\
@@ -62,9 +110,9 @@ fn filters(list: &ListExecutions, names: &BTreeSet<String>) -> Html {
          <label>Label<input name=\"label\" value=\"{}\" placeholder=\"key=value\"></label>\
          <button>Filter</button>{}</form>",
         Status::ALL.into_iter().map(option).collect::<Html>(),
-        list.workflow.as_ref().map(|name| name.as_str()),
+        form.workflow.as_str(),
         workflows,
-        label,
+        form.label.as_str(),
         clear
     )
 }

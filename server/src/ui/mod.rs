@@ -99,10 +99,19 @@ impl Pages {
             let target = request.uri().path_and_query().map_or(path, |target| target.as_str());
             return respond(StatusCode::UNAUTHORIZED, sign_in::page(target, false));
         }
-        match self.page(path, request.uri().query().unwrap_or_default()).await {
-            Ok(page) => respond(StatusCode::OK, page.render(&self.server().await, self.door.has_lock())),
-            Err(trouble) => self.trouble(&trouble).await,
-        }
+        let query = request.uri().query().unwrap_or_default();
+        let (status, page) = match self.page(path, query).await {
+            Ok(page) => (StatusCode::OK, page),
+            // A slip in the form of the list: the form stays.
+            Err(trouble) if is_list(path) && trouble.code == ErrorCode::InvalidRequest => {
+                match executions::refused(self, query, &trouble).await {
+                    Ok(page) => (StatusCode::BAD_REQUEST, page),
+                    Err(trouble) => return self.trouble(&trouble).await,
+                }
+            }
+            Err(trouble) => return self.trouble(&trouble).await,
+        };
+        respond(status, page.render(&self.server().await, self.door.has_lock()))
     }
 
     /// The page of a path, which begins with `/ui/`.
@@ -174,6 +183,11 @@ impl Pages {
         let page = Page { title: error.code.as_str().into(), tab: None, refresh: None, body };
         respond(status, page.render(&self.server().await, self.door.has_lock()))
     }
+}
+
+/// Whether a path is that of the list of executions.
+fn is_list(path: &str) -> bool {
+    matches!(path, "/ui/" | "/ui/executions")
 }
 
 fn no_page(path: &str) -> Trouble {

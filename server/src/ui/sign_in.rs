@@ -113,7 +113,7 @@ fn is_page(target: &str) -> bool {
 }
 
 /// A field of a form, as browsers encode it.
-fn decoded(field: &[u8]) -> Vec<u8> {
+pub fn decoded(field: &[u8]) -> Vec<u8> {
     let digit = |at: usize| field.get(at).and_then(|digit| char::from(*digit).to_digit(16));
     let mut bytes = Vec::with_capacity(field.len());
     let mut at = 0;

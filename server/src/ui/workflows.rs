@@ -107,12 +107,12 @@ pub async fn one(pages: &Pages, name: WorkflowName, version: Option<Version>) ->
 const MAX_STEPS: usize = 500;
 
 fn steps_table(steps: &[Value]) -> Html {
-    let rows = steps.iter().take(MAX_STEPS).map(|step| {
+    let rows = steps.iter().take(MAX_STEPS).enumerate().map(|(index, step)| {
         html!(
             "<tr><td class=\"id\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
             step["id"].as_str(),
             what(step),
-            after(step),
+            after(step, index == 0),
             step["when"].as_str().map(|when| html!("<code>{}</code>", when)),
             retry(step),
             timeouts(step)
@@ -174,10 +174,12 @@ fn timeouts(step: &Value) -> Html {
     limits.into_iter().filter_map(limit).collect()
 }
 
-fn after(step: &Value) -> Html {
+/// What a step waits for; the first one of a definition begins at once where it names nothing.
+fn after(step: &Value, first: bool) -> Html {
     match step["after"].as_array() {
+        None if first => html!("<span class=\"quiet\">the start</span>"),
         None => html!("<span class=\"quiet\">the one before</span>"),
-        Some(ids) if ids.is_empty() => html!("<span class=\"quiet\">nothing</span>"),
+        Some(ids) if ids.is_empty() => html!("<span class=\"quiet\">the start</span>"),
         Some(ids) => {
             let ids: Vec<&str> = ids.iter().filter_map(Value::as_str).collect();
             html!("{}", ids.join(", "))

@@ -32,6 +32,9 @@ impl PromiseCheck {
     ) -> Checked {
         if let Reply::Error(error) = &answer.response.reply {
             mark_error(error.code, marks);
+            if error.code == ErrorCode::StorageError && error.message.contains("nothing was sent") {
+                marks.hit(Mark::NothingSent);
+            }
         }
         match (&*answer.exchange.request, &answer.response.reply) {
             (Request::Start(start), Reply::Started(started)) => self.on_started(start, started, histories, book, marks),

@@ -1,9 +1,11 @@
 //! Reading the fields of an object, and the kinds of value that fields have.
 
-use super::{Problems, join, problems_of_template};
+use super::{Problems, join, problems_of_template, synonyms};
+use crate::definition::duration::meant_duration;
 use crate::definition::expression::{LocalName, kind};
 use crate::definition::nearest::did_you_mean;
-use crate::definition::{Template, parse_duration, whole_number};
+use crate::definition::problem::Spot;
+use crate::definition::{Template, format_duration, parse_duration, whole_number};
 use serde_json::{Map, Value};
 use std::time::Duration;
 
@@ -45,14 +47,18 @@ impl<'d> Fields<'d> {
     /// Tells of every field that is not one of `known`.
     pub(super) fn known(&self, known: &[&str], later: &[&str], problems: &mut Problems) {
         for field in self.object.keys().filter(|f| !known.contains(&f.as_str())) {
-            let path = join(&self.path, field);
+            let path = Spot::key(join(&self.path, field));
             if later.contains(&field.as_str()) {
                 problems.add(path, format!("`{field}` is not supported in this version"), || {
                     "remove it, or use a version of Orbit that supports it".into()
                 });
             } else {
-                let hint =
-                    || did_you_mean(field, known.iter().copied(), || format!("the fields are {}", known.join(", ")));
+                let hint = || match synonyms::meant(field, known) {
+                    Some(meant) => format!("did you mean `{meant}`?"),
+                    None => {
+                        did_you_mean(field, known.iter().copied(), || format!("the fields are {}", known.join(", ")))
+                    }
+                };
                 problems.add(path, format!("{} has no field `{field}`", self.what), hint);
             }
         }
@@ -260,7 +266,10 @@ pub(super) fn duration(path: String, value: &Value, problems: &mut Problems) -> 
     };
     problems.add(path, message, || match example {
         Some(number) => format!("write `{number}s` or `{number}ms`"),
-        None => "whole numbers with d, h, m, s, ms, such as `250ms`, `10s`, `1h30m`".into(),
+        None => match value.as_str().and_then(meant_duration) {
+            Some(meant) => format!("write `{}`", format_duration(meant)),
+            None => "whole numbers with d, h, m, s, ms, such as `250ms`, `10s`, `1h30m`".into(),
+        },
     });
     None
 }

@@ -14,6 +14,7 @@ mod reads;
 mod retry;
 mod signals;
 mod steps;
+mod synonyms;
 #[cfg(test)]
 mod tests;
 
@@ -69,8 +70,8 @@ impl Problems {
     /// name.
     fn add(&mut self, spot: impl Into<Spot>, message: impl Into<String>, hint: impl FnOnce() -> String) {
         if self.found.len() < MAX_PROBLEMS {
-            let Spot { path, offset } = spot.into();
-            self.found.push(Problem { path, offset, message: message.into(), hint: hint() });
+            let Spot { path, offset, of_key } = spot.into();
+            self.found.push(Problem { path, offset, of_key, message: message.into(), hint: hint() });
         } else {
             self.more += 1;
         }
@@ -83,7 +84,8 @@ impl Problems {
         }
         if self.more > 0 {
             let message = format!("there are {} more problems", self.more);
-            self.found.push(Problem { path: String::new(), offset: None, message, hint: "correct these first".into() });
+            let hint = "correct these first".into();
+            self.found.push(Problem { path: String::new(), offset: None, of_key: false, message, hint });
         }
         Err(self.found)
     }
@@ -91,8 +93,8 @@ impl Problems {
     /// Tells what is allowed and hardly meant.
     fn warn(&mut self, spot: Spot, message: String, hint: impl FnOnce() -> String) {
         if self.warnings.len() < MAX_PROBLEMS {
-            let Spot { path, offset } = spot;
-            self.warnings.push(Problem { path, offset, message, hint: hint() });
+            let Spot { path, offset, of_key } = spot;
+            self.warnings.push(Problem { path, offset, of_key, message, hint: hint() });
         }
     }
 

@@ -223,7 +223,7 @@ impl Place<'_> {
     fn spot(&self, source: &Source, byte: usize) -> Spot {
         let text = self.template.source().pointer(&self.path[self.root..]).and_then(Value::as_str);
         let offset = text.and_then(|text| text.get(..source.start() + byte)).map(|before| before.chars().count());
-        Spot { path: self.path.clone(), offset }
+        Spot { path: self.path.clone(), offset, of_key: false }
     }
 }
 

@@ -6,6 +6,7 @@ use super::places::{places, read_after};
 use super::{MAX_STEPS, Problems, join, retry};
 use crate::definition::expression::{LocalName, kind};
 use crate::definition::nearest::did_you_mean;
+use crate::definition::problem::Spot;
 use crate::definition::{AwaitStep, ChildStep, ForStep, RetryPolicy, Step, StepKind, TaskStep, Template};
 use crate::id::{ContractVersion, SignalName, StepId, TaskName, Version, WorkflowName};
 use serde_json::Value;
@@ -145,7 +146,13 @@ impl Block<'_> {
             return None;
         }
         let kinds = if self.handler { HANDLER_KINDS } else { KINDS };
-        let field = the_kind(&draft.path, "a step", KINDS, kinds, fields, problems)?;
+        let Some(field) = the_kind(&draft.path, "a step", KINDS, kinds, fields, problems) else {
+            // Whichever is meant, what is wrong with it is told at once.
+            KINDS.iter().filter(|kind| fields.has(kind)).for_each(|field| {
+                drop(self.read_one(draft, field, fields, problems));
+            });
+            return None;
+        };
         if !kinds.contains(&field) {
             problems.add(join(&draft.path, field), format!("`{field}` cannot stand in a handler"), || {
                 format!("steps of handlers are {}", listed(kinds, "and"))
@@ -157,6 +164,17 @@ impl Block<'_> {
                 tell_misplaced(&draft.path, misplaced, of, field, problems);
             }
         }
+        self.read_one(draft, field, fields, problems)
+    }
+
+    /// What the step does by one of its fields.
+    fn read_one(
+        &self,
+        draft: &mut Draft,
+        field: &str,
+        fields: &Fields<'_>,
+        problems: &mut Problems,
+    ) -> Option<StepKind> {
         let (path, value) = fields.get(field)?;
         match field {
             "task" => self.read_task(draft, fields, self.sees, problems).map(StepKind::Task),
@@ -301,6 +319,12 @@ impl Block<'_> {
             EACH_KINDS.iter().chain(&TASK_FIELDS[1..]).chain(&["version", "otherwise"]).copied().collect();
         fields.known(&known, &["http"], problems);
         let field = the_kind(path, "`do`", EACH_KINDS, EACH_KINDS, &fields, problems)?;
+        if self.handler && !HANDLER_KINDS.contains(&field) {
+            problems.add(Spot::key(join(path, field)), format!("`{field}` cannot stand in a handler"), || {
+                "items of handlers are given to a `task`, or computed".into()
+            });
+            return None;
+        }
         let sees = self.sees.and(&[LocalName::Item, LocalName::Index]);
         for (misplaced, of) in KIND_FIELDS {
             if fields.has(misplaced) && known.contains(misplaced) && !of.contains(&field) {
@@ -380,7 +404,7 @@ fn listed(names: &[&str], and: &str) -> String {
 
 fn tell_misplaced(path: &str, field: &str, of: &[&str], kind: &str, problems: &mut Problems) {
     let message = format!("`{field}` is only for steps with a {}", listed(of, "or"));
-    problems.add(join(path, field), message, || match kind {
+    problems.add(Spot::key(join(path, field)), message, || match kind {
         "for" if TASK_FIELDS.contains(&field) || CHILD_FIELDS.contains(&field) => {
             "write it in `do`, beside what is done".into()
         }

@@ -168,6 +168,44 @@ fn a_step_does_exactly_one_thing() {
 }
 
 #[test]
+fn a_field_as_other_systems_call_it_is_told_as_it_is_called_here() {
+    for (field, here) in [
+        ("if", "when"),
+        ("depends_on", "after"),
+        ("needs", "after"),
+        ("wait", "sleep"),
+        ("delay", "sleep"),
+        ("run", "task"),
+        ("with", "input"),
+        ("retries", "retry"),
+        ("name", "id"),
+    ] {
+        let found = problem(json!([{"id": "a", "task": "t", (field): "x"}]));
+        assert_eq!(found, format!("/steps/0/{field}: a step has no field `{field}` (did you mean `{here}`?)"));
+    }
+    let found = problem(json!([{"id": "a", "task": "t", "retry": {"max_attempts": 2, "delay": "1s"}}]));
+    assert!(found.contains("(did you mean `initial`?)"), "{found}");
+}
+
+#[test]
+fn a_step_that_does_two_things_is_told_what_is_wrong_with_both() {
+    let step = json!({"id": "a", "task": "a task", "sleep": 5, "input": "${ inptu }", "timeout": 30});
+    let found = problems(json!({"name": "W", "version": "1", "steps": [step]}));
+    assert_eq!(found.len(), 5, "{found:#?}");
+    for expected in ["this one has `task` and `sleep`", "cannot hold ' '", "write `5s`", "`inptu`", "write `30s`"] {
+        assert!(found.iter().any(|found| found.contains(expected)), "{expected}: {found:#?}");
+    }
+}
+
+#[test]
+fn a_duration_that_is_none_is_told_as_it_was_meant() {
+    let sleep = |text: &str| problem(json!([{"id": "a", "sleep": text}]));
+    assert!(sleep("30m1h").contains("\"30m1h\" is no duration (write `1h30m`)"));
+    assert!(sleep("1.5s").contains("(write `1s500ms`)"));
+    assert!(sleep("soon").contains("(whole numbers with d, h, m, s, ms"));
+}
+
+#[test]
 fn a_condition_without_expression_signs_is_noticed() {
     assert!(problem(json!([{"id": "a", "task": "t", "when": "input.x > 0"}])).contains("write `${ input.x > 0 }`"));
     assert!(problem(json!([{"id": "a", "task": "t", "when": "a ${ input.x }"}])).contains("one expression"));

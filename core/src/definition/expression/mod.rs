@@ -308,7 +308,7 @@ impl Compiler {
                 for (key, field) in fields {
                     push_pointer(pointer, key);
                     if key.contains("${") {
-                        self.error(pointer.as_str(), key, "expressions stand in values, not in keys");
+                        self.error(Spot::key(pointer.as_str()), key, "expressions stand in values, not in keys");
                     }
                     nodes.push((key.clone(), self.node(field, pointer, depth + 1)));
                     pointer.truncate(length);
@@ -341,7 +341,7 @@ impl Compiler {
             let before = text.len() - inner.len();
             let spot = |byte: usize| {
                 let offset = text.get(..before + byte).map(|before| before.chars().count());
-                Spot { path: pointer.to_owned(), offset }
+                Spot { path: pointer.to_owned(), offset, of_key: false }
             };
             let end = match scan::end_of_expression(inner) {
                 Ok(Some(end)) => end,

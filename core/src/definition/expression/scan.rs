@@ -283,6 +283,9 @@ impl<'s> Names<'_, 's> {
         while self.at < self.tokens.len() {
             let start = self.at;
             self.at += 1;
+            if let Some(right) = self.written_elsewhere(start) {
+                return self.refuse(start, right);
+            }
             match self.token(start) {
                 Some(Token::Sign(".")) => self.attribute(self.at)?,
                 Some(Token::Sign("|")) => self.word_of("filter", FILTERS)?,
@@ -313,6 +316,28 @@ impl<'s> Names<'_, 's> {
             rewritten.replace_range(range, "null");
         }
         Ok(Scan { paths: self.paths, only_path, literal, careful, source: rewritten })
+    }
+
+    /// What would be right where a sign of other languages stands.
+    fn written_elsewhere(&self, at: usize) -> Option<String> {
+        let Some(Token::Sign(sign)) = self.token(at) else { return None };
+        let next = |sign: &str| self.is_sign(at + 1, sign) && self.tokens[at].1.end == self.tokens[at + 1].1.start;
+        Some(match *sign {
+            "&" if next("&") => "`&&` is no operator; write `and`".into(),
+            "&" => "`&` is no operator; write `and`".into(),
+            "|" if next("|") => "`||` is no operator; write `or`".into(),
+            "!" => "`!` is no operator; write `not`".into(),
+            "==" | "!=" if next("=") => format!("`{sign}=` is no comparison; write `{sign}`"),
+            "=" if !self.names_an_argument(at) => "`=` compares nothing; write `==`".into(),
+            "?" => "`? :` is no operator; write `a if condition else b`".into(),
+            _ => return None,
+        })
+    }
+
+    /// Whether the `=` there stands behind the name of an argument: `sort(reverse=true)`.
+    fn names_an_argument(&self, at: usize) -> bool {
+        let before = |count: usize| at.checked_sub(count).and_then(|at| self.token(at));
+        matches!((before(1), before(2)), (Some(Token::Word(_)), Some(Token::Sign("(" | ","))))
     }
 
     /// What follows a dot.

@@ -570,3 +570,24 @@ proptest! {
         prop_assert_eq!(direct.ok(), engine.ok());
     }
 }
+
+#[test]
+fn operators_of_other_languages_are_told_as_they_are_written_here() {
+    for (expression, expected) in [
+        ("input.a = 1", "`=` compares nothing; write `==`"),
+        ("input.a === 1", "`===` is no comparison; write `==`"),
+        ("input.a !== 1", "`!==` is no comparison; write `!=`"),
+        ("input.a && input.b", "`&&` is no operator; write `and`"),
+        ("input.a || input.b", "`||` is no operator; write `or`"),
+        ("!input.a", "`!` is no operator; write `not`"),
+        ("input.a ? 1 : 2", "`? :` is no operator; write `a if condition else b`"),
+    ] {
+        let error = Template::new(&json!(format!("${{ {expression} }}"))).expect_err(expression);
+        assert_eq!(error.message, expected, "{expression}");
+    }
+    for right in
+        ["input.a | sort(reverse=true)", "input.a | sort(attribute=\"x\", reverse=true)", "\"a = b\"", "1 != 2"]
+    {
+        assert!(Template::new(&json!(format!("${{ {right} }}"))).is_ok(), "{right}");
+    }
+}

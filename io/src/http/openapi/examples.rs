@@ -214,17 +214,17 @@ pub fn outcomes() -> Value {
 pub fn health() -> Value {
     json!({
         "status": "ok", "api_version": "orbit-api/1", "runtime_version": "0.1.0", "ir_versions": ["orbit-def/1"],
-        "active_executions": 12, "worker_sessions": 2, "role": "single", "node_id": "orbit-1", "term": 1, "leader": null,
+        "active_executions": 12, "worker_sessions": 2, "role": "single", "node_id": null, "term": 1, "leader": null,
     })
 }
 
 pub fn ready() -> Value {
-    json!({"role": "single", "node_id": "orbit-1", "term": 1, "leader": null, "ready": true})
+    json!({"role": "single", "node_id": null, "term": 1, "leader": null, "ready": true})
 }
 
 pub fn not_ready() -> Value {
     json!({
-        "role": "single", "node_id": "orbit-1", "term": null, "leader": null, "ready": false,
+        "role": "single", "node_id": null, "term": null, "leader": null, "ready": false,
         "reason": "the server is recovering executions from history",
     })
 }

@@ -594,7 +594,7 @@ fn server() -> Schemas {
     let cluster = |object: Object| {
         object
             .with("role", role())
-            .with("node_id", said(or_null(text()), "The server's name (`--node-id`)."))
+            .with("node_id", said(or_null(text()), "The server's name (`--node-id`); null without `--cluster`."))
             .with("term", or_null(count()))
             .with("leader", or_null(named("Leader")))
     };

@@ -32,6 +32,17 @@ pub fn take_lock(link: &mut Link) -> Result<LockState, Trouble> {
     })
 }
 
+/// Whether any session holds the election lock now, for people.
+pub fn is_held(link: &mut Link) -> Result<bool, Trouble> {
+    let row = link.query_opt(
+        "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
+            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+            AND (classid::bigint << 32 | objid::bigint) = $1)",
+        &[&ELECTION_LOCK],
+    )?;
+    row.map_or(Ok(false), |row| get(&row, 0))
+}
+
 /// The fence row, and the clock. A server in recovery answers from the past, and is not believed (protocols, 9).
 pub fn read(link: &mut Link) -> Result<FenceRow, Trouble> {
     let row = link.query_opt(

@@ -75,6 +75,8 @@ struct Node {
     calls: u64,
     /// The backend of its election connection, which may hold the lock.
     elected: Option<i32>,
+    /// Connections whose backend was ended: what the proxy holds of them for a moment more is nobody's.
+    ended: BTreeSet<u64>,
     current: Option<Current>,
     last: Option<Stands>,
 }
@@ -85,6 +87,8 @@ struct Current {
     reads: bool,
     released: bool,
     backend: Option<i32>,
+    /// Which connection through the proxy it runs on.
+    through: Option<u64>,
     doomed: bool,
 }
 
@@ -199,19 +203,20 @@ impl Node {
         let attached = store.expect("the database opens").attach();
         let seen = lines.clone();
         proxy.rule(move |message| seen.stops(message));
-        Node { proxy, attached, lines, calls: 0, elected: None, current: None, last: None }
+        Node { proxy, attached, lines, calls: 0, elected: None, ended: BTreeSet::new(), current: None, last: None }
     }
 
     fn begin(&mut self, connection: Connection, transaction: Transaction) {
         assert!(self.current.is_none(), "a node runs one transaction at a time");
         self.calls += 1;
         let reads = !transaction.writes();
-        self.current = Some(Current { connection, reads, released: false, backend: None, doomed: false });
+        self.current =
+            Some(Current { connection, reads, released: false, backend: None, through: None, doomed: false });
         self.attached.backend.run(connection, CallId(self.calls), transaction);
     }
 
     fn held(&self) -> Option<Held> {
-        self.proxy.held().into_iter().next()
+        self.proxy.held().into_iter().find(|held| !self.ended.contains(&held.message.connection))
     }
 
     /// The message that it stands before goes on.
@@ -234,8 +239,11 @@ impl Node {
             self.current = None;
             return false;
         }
-        let Some(held) = self.proxy.held().into_iter().next().filter(|_| !current.doomed) else { return true };
+        let is_ours = |held: &Held| !self.ended.contains(&held.message.connection);
+        let held = self.proxy.held().into_iter().find(is_ours);
+        let Some(held) = held.filter(|_| !current.doomed) else { return true };
         current.backend = held.message.backend.or(current.backend);
+        current.through = Some(held.message.connection);
         if current.connection == Connection::Election {
             self.elected = current.backend;
         }
@@ -335,6 +343,7 @@ impl<'a> Nodes<'a> {
         let current = node.current.as_mut().expect("it runs a transaction");
         current.doomed = true;
         let pid = current.backend.expect("it has a backend");
+        node.ended.extend(current.through);
         if current.connection == Connection::Election {
             node.elected = None;
         }

@@ -399,8 +399,18 @@ def _seconds(header: str | None) -> float:
     return seconds if math.isfinite(seconds) and seconds > 0 else 0.0
 
 
+#: How OpenSSL calls an answer that is no TLS.
+NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE"})
+#: How a TLS server begins to answer one who speaks HTTP: an alert, and the version.
+TLS_ALERT = "\x15\x03"
+
+
 def _reason(error: Exception) -> str:
     """What went wrong, without the number that some errors carry."""
+    if isinstance(error, ssl.SSLError) and error.reason in NOT_TLS:
+        return "the server there does not speak TLS; write http:// instead of https://"
+    if isinstance(error, http.client.BadStatusLine) and error.line.startswith(TLS_ALERT):
+        return "the server there speaks TLS; write https:// instead of http://"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

@@ -110,6 +110,15 @@ struct Session {
     heartbeat_interval: Duration,
 }
 
+/// What a handler that runs is about, for the log.
+struct Running {
+    token: String,
+    execution_id: String,
+    step: String,
+    task: String,
+    attempt: u32,
+}
+
 /// See the module.
 pub(crate) struct Engine {
     setup: Setup,
@@ -118,7 +127,7 @@ pub(crate) struct Engine {
     session: Option<Session>,
     desk: Desk,
     handlers: JoinSet<Result<Value, TaskFailure>>,
-    tokens: HashMap<Id, String>,
+    running: HashMap<Id, Running>,
     register: Lane,
     poll: Lane,
     report: Lane,
@@ -139,7 +148,7 @@ impl Engine {
             session: None,
             desk: Desk::default(),
             handlers: JoinSet::new(),
-            tokens: HashMap::new(),
+            running: HashMap::new(),
             register: Lane::new("register"),
             poll: Lane::new("poll"),
             report: Lane::new("report"),
@@ -366,6 +375,13 @@ impl Engine {
             target: "orbit", execution_id = context.execution_id(), step = context.step_id(),
             attempt = context.attempt(), task = context.task_name(), redelivery = context.redelivery(), "executing"
         );
+        let running = Running {
+            token,
+            execution_id: context.execution_id().into(),
+            step: context.step_id().into(),
+            task: context.task_name().into(),
+            attempt: context.attempt(),
+        };
         let handler = self.setup.handlers.get(&contract).cloned();
         let run: HandlerFuture = Box::pin(async move {
             match handler {
@@ -374,7 +390,7 @@ impl Engine {
             }
         });
         let id = self.handlers.spawn_on(run, &self.runtime).id();
-        self.tokens.insert(id, token);
+        self.running.insert(id, running);
     }
 
     fn handler_ended(&mut self, ended: Result<(Id, Result<Value, TaskFailure>), JoinError>) {
@@ -382,14 +398,19 @@ impl Engine {
             Ok((id, _)) => *id,
             Err(error) => error.id(),
         };
-        let token = self.tokens.remove(&id).expect("every handler that was started has a token");
+        let running = self.running.remove(&id).expect("every handler that was started is known");
+        let Running { token, execution_id, step, task, attempt } = running;
         self.batch.remove(&token);
         match ended {
             Ok((_, Ok(output))) => self.desk.finish(&token, Outcome::Output(output)),
-            Ok((_, Err(failure))) => self.desk.finish(&token, Outcome::Error(failure)),
+            Ok((_, Err(failure))) => {
+                let again = failure.retryable;
+                warn!(target: "orbit", execution_id, step, attempt, task, retryable = again, "failed: {failure}");
+                self.desk.finish(&token, Outcome::Error(failure));
+            }
             Err(error) if error.is_panic() => {
                 let message = panic_message(error);
-                warn!(target: "orbit", %token, "the handler panicked: {message}");
+                warn!(target: "orbit", execution_id, step, attempt, task, "the handler panicked: {message}");
                 self.desk.finish(&token, Outcome::Error(TaskFailure::new("PANIC", message)));
             }
             // Its runtime is shutting down.
