@@ -42,7 +42,7 @@ fn every_example_passes_the_check_and_the_faulty_one_fails_as_shown() {
             other => panic!("the test does not know blocks of the kind {other:?}"),
         }
     }
-    assert_eq!(seen, BTreeMap::from([("yaml", 1), ("yaml,steps", 5), ("yaml,faulty", 2), ("text", 3)]));
+    assert_eq!(seen, BTreeMap::from([("yaml", 4), ("yaml,steps", 5), ("yaml,faulty", 2), ("text", 3)]));
 }
 
 /// The rows of the table with this heading, each as its first two cells.

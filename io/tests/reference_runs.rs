@@ -3,7 +3,8 @@
 
 mod book;
 
-use orbit_core::api::request::{Contract, Poll, Register, Request, Start, TaskOutcome, TaskResult};
+use orbit_core::api::ErrorCode;
+use orbit_core::api::request::{Contract, Message, Poll, Register, Request, Start, TaskOutcome, TaskResult};
 use orbit_core::api::response::{Assignment, Reply};
 use orbit_core::execution::event::Event;
 use orbit_core::id::{ClusterId, ExecutionId, Seq, SessionId, Token};
@@ -43,12 +44,8 @@ impl Bench {
         bench.give(Input::Start);
         let deployed = bench.ask(Request::deploy(document.clone()));
         assert!(matches!(deployed, Reply::Deployed(_)), "{deployed:?}");
-        let steps = document["steps"].as_array().expect("steps").iter();
-        let contract = |step: &Value| {
-            let version = step["contract_version"].as_str().unwrap_or("1");
-            Some(Contract { task_name: step["task"].as_str()?.into(), contract_version: version.into() })
-        };
-        let contracts = steps.filter_map(contract).collect();
+        let mut contracts = Vec::new();
+        add_contracts(document, &mut contracts);
         let register = Register { worker_id: "w".into(), runtime: "test".into(), sdk: None, contracts };
         match bench.ask(Request::Register(register)) {
             Reply::Registered(registered) => bench.session = registered.session_id,
@@ -117,6 +114,21 @@ impl Bench {
         }
     }
 
+    fn message(name: &str, payload: Value) -> Message {
+        Message { name: name.into(), payload: Arc::new(payload), key: None }
+    }
+
+    fn signal(&mut self, name: &str, payload: Value) {
+        let signal = Bench::message(name, payload);
+        let reply = self.ask(Request::Signal { execution: "e".into(), signal });
+        assert!(matches!(reply, Reply::Signalled(_)), "{reply:?}");
+    }
+
+    fn update(&mut self, name: &str, payload: Value) -> Reply {
+        let update = Bench::message(name, payload);
+        self.ask(Request::Update { execution: "e".into(), update })
+    }
+
     fn pass(&mut self, time: Duration) {
         let until = self.mono + time.as_micros() as u64;
         while let Some(deadline) = self.node.poll_timeout().filter(|deadline| deadline.at.0 <= until) {
@@ -159,6 +171,19 @@ impl Bench {
     }
 }
 
+/// The contracts of all tasks of a definition, wherever they stand.
+fn add_contracts(part: &Value, contracts: &mut Vec<Contract>) {
+    if let Some(task) = part.get("task").and_then(Value::as_str) {
+        let version = part["contract_version"].as_str().unwrap_or("1");
+        contracts.push(Contract { task_name: task.into(), contract_version: version.into() });
+    }
+    match part {
+        Value::Array(items) => items.iter().for_each(|item| add_contracts(item, contracts)),
+        Value::Object(fields) => fields.values().for_each(|field| add_contracts(field, contracts)),
+        _ => {}
+    }
+}
+
 fn now(mono: u64) -> Now {
     Now { mono: Mono(mono), wall: WallMs(0) }
 }
@@ -176,7 +201,17 @@ fn block(part: &str) -> Value {
 }
 
 /// What is in each block that shows a definition; a test below runs it.
-const RUN: [&str; 6] = ["id: greet", "id: charge\n  task", "id: totals", "id: cool_off", "id: flight", "id: review"];
+const RUN: [&str; 9] = [
+    "id: greet",
+    "id: charge\n  task",
+    "id: totals",
+    "id: cool_off",
+    "id: flight",
+    "id: review",
+    "name: Purchase",
+    "name: Parcels",
+    "name: Counter",
+];
 
 #[test]
 fn every_definition_of_the_page_is_run_by_a_test_here() {
@@ -282,4 +317,66 @@ fn a_step_is_skipped_where_its_condition_is_false_and_its_output_is_null() {
         assert_eq!(given.contains_key("orders.review"), !reviewer.is_null());
         assert_eq!(given["orders.ship"], json!({"reviewer": reviewer}));
     }
+}
+
+#[test]
+fn a_purchase_waits_for_its_approval_and_takes_updates_remarks_and_queries_meanwhile() {
+    let document = block(RUN[6]);
+    let mut bench = Bench::of(&document);
+    bench.start(&document, json!({"amount": 100}));
+    bench.signal("approved", json!({"by": "ann"}));
+    bench.signal("remark", json!("in a hurry"));
+    let refused = bench.update("raise", json!({"amount": 50}));
+    assert!(matches!(&refused, Reply::Error(error) if error.code == ErrorCode::UpdateRejected), "{refused:?}");
+    match bench.update("raise", json!({"amount": 120})) {
+        Reply::Updated(updated) => assert_eq!(*updated.result, json!({"before": 100, "now": 120})),
+        other => panic!("updated, not {other:?}"),
+    }
+    let (given, _) = bench.finish(&json!({"budget.reserve": "b-1", "payments.pay": "p-1"}));
+    assert_eq!(given["budget.reserve"], json!(100));
+    assert_eq!(given["notes.keep"], json!("in a hurry"));
+    match bench.ask(Request::Query { execution: "e".into(), name: "state".into() }) {
+        Reply::Queried(queried) => assert_eq!(*queried.result, json!({"approved": {"by": "ann"}, "paid": "p-1"})),
+        other => panic!("a result, not {other:?}"),
+    }
+    let Some((_, Event::WorkflowCompleted { unconsumed, .. })) = bench.events().pop() else { panic!("completed") };
+    assert_eq!(unconsumed.iter().map(|one| one.signal.as_str()).collect::<Vec<_>>(), ["raise"]);
+}
+
+#[test]
+fn a_purchase_that_nobody_approves_is_not_paid() {
+    let document = block(RUN[6]);
+    let mut bench = Bench::of(&document);
+    bench.start(&document, json!({"amount": 100}));
+    let (given, _) = bench.finish(&json!({"budget.reserve": "b-1"}));
+    assert!(!given.contains_key("payments.pay"), "{given:?}");
+}
+
+#[test]
+fn each_parcel_is_shipped_and_then_billed_by_a_child() {
+    let document = block(RUN[7]);
+    let mut bench = Bench::of(&document);
+    let billing = json!({"name": "Billing", "version": "1.0.0", "steps": [{"id": "a", "compute": "${ input.id }"}],
+        "result": "${ steps.a.output }"});
+    let deployed = bench.ask(Request::deploy(billing));
+    assert!(matches!(deployed, Reply::Deployed(_)), "{deployed:?}");
+    bench.start(&document, json!({"lines": ["mug", "pot", "pan"]}));
+    let (given, _) = bench.finish(&json!({"shipping.ship": {"id": "p"}}));
+    assert_eq!(given["shipping.ship"], json!({"line": "pan", "number": 2}));
+    let events = bench.events();
+    let children = events.iter().filter(|(_, event)| matches!(event, Event::ChildCompleted { .. })).count();
+    let joined = events.iter().filter(|(_, event)| matches!(event, Event::StepFanIn { .. })).count();
+    assert_eq!((children, joined), (3, 2));
+}
+
+#[test]
+fn a_counter_goes_on_from_run_to_run() {
+    let document = block(RUN[8]);
+    let mut bench = Bench::of(&document);
+    bench.start(&document, json!({"count": 0}));
+    (0..1_000).for_each(|n| bench.signal("tick", json!(n)));
+    let (_, result) = bench.finish(&json!({}));
+    assert_eq!(result, json!(1_000));
+    let Some((_, Event::WorkflowCreated { run, .. })) = bench.events().into_iter().next() else { panic!("a run") };
+    assert_eq!(run.0, 10);
 }

@@ -449,10 +449,11 @@ fn member_of(planned: &PlannedMember, id: ExecutionId, model: &ModelStore) -> Me
         let run = Run(run.0 + u32::from(planned.mistake == 9));
         (Expect::After { run, last: Seq(last), epoch: Epoch(epoch.0 + wrong(10)) }, last)
     };
-    let at_ms = ClusterMs(40 + i64::from(planned.label));
+    let (Expect::New { run, .. } | Expect::After { run, .. }) = &expect;
+    let (run, at_ms) = (*run, ClusterMs(40 + i64::from(planned.label)));
     let events = (last + 1..=last + u64::from(planned.events))
         .map(|seq| StoredEvent {
-            run: Run(1),
+            run,
             seq: Seq(seq),
             at_ms,
             bytes: format!("\u{1}{{\"seq\":{seq},\"é\":0}}").into_bytes(),

@@ -526,7 +526,7 @@ impl<'a> Interpreter<'a> {
         let Some(work) = self.definition.work_of(unit) else { return Err(format!("{unit} has no attempts")) };
         let last = attempt >= work.retry().max_attempts
             || !error.retryable
-            || work.retry().non_retryable.iter().any(|code| *code == error.code);
+            || work.retry().non_retryable.contains(&error.code);
         if last {
             self.units.insert(unit.clone(), Unit::Failing(error.clone()));
         }
