@@ -3,7 +3,7 @@
 //! * [`document`]: from a parsed JSON document to a [`Definition`], collecting every [`Problem`] on the way.
 //! * [`expression`]: what stands in `${ … }`, and [`Template`]s made of it.
 //! * `problem`: what is wrong, and where. `keywords`: those of JSON Schema.
-//! * [`step`]: the model of a step. [`unit`]: what the keys of units in a history name.
+//! * [`step`]: the model of a step. [`mod@unit`]: what the keys of units in a history name.
 //! * `duration`: `1s`, `10m`, `1h30m`.
 //! * `hash`: the definition's hash over its semantic content.
 //! * `shape`: what a JSON Schema, or a literal, says of a value before there is one.
