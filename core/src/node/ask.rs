@@ -8,7 +8,7 @@ use crate::api::error::{ApiError, ErrorCode};
 use crate::api::request::Message;
 use crate::api::response::{Queried, Reply, Response, Signalled, Updated};
 use crate::definition::{Boundary, Local, nearest};
-use crate::execution::{Command, Refusal, evaluate};
+use crate::execution::{Command, Refusal, admit, evaluate};
 use crate::id::{ExecutionId, QueryName};
 use crate::mutant::{Mutant, Mutants};
 use crate::store::append::Status;
@@ -176,8 +176,17 @@ impl<M: Mutants> Node<M> {
     }
 
     fn admit_message(&mut self, draft: &mut Draft, command: Command, now: ClusterMs) -> Result<(), ApiError> {
-        let Some(Err(refusal)) = self.take_command(draft, command, now) else { return Ok(()) };
         let resident = draft.resident.as_ref().expect("the caller looked it up");
+        let refusal = match admit(&resident.definition, &resident.state, &command, now) {
+            Ok(event) => match self.rules().too_large_an_answer(&event) {
+                None => {
+                    draft.record(event, now);
+                    return Ok(());
+                }
+                Some(why) => Refusal::Rejected(why),
+            },
+            Err(refusal) => refusal,
+        };
         Err(match refusal {
             Refusal::TooMany(max) => {
                 let message = format!("{max} signals and updates of this execution wait already (max_pending_signals)");

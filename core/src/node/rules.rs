@@ -54,6 +54,17 @@ impl Rules {
         decide(definition, state, now)
     }
 
+    /// Why an update cannot be answered with what the workflow gives.
+    pub fn too_large_an_answer(&self, event: &Event) -> Option<String> {
+        let max = self.max_payload;
+        match event {
+            Event::UpdateAccepted { result, .. } if json_bytes(result) > max => {
+                Some(format!("its answer is larger than {max} bytes of JSON (max_payload_bytes)"))
+            }
+            _ => None,
+        }
+    }
+
     /// The event that is recorded instead of `event`, where that may not be.
     pub fn refusal(&self, resident: &Resident, event: &Event, now: ClusterMs) -> Option<Event> {
         let Resident { definition, state, .. } = resident;

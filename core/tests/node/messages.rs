@@ -255,19 +255,33 @@ fn a_next_run_whose_input_does_not_match_the_schema_does_not_begin() {
 fn the_newest_keys_of_senders_go_along_over_many_runs_and_the_oldest_are_forgotten() {
     let mut bench = Bench::new();
     bench.deploy(json!({"name": "Many", "version": "1", "signals": {"tick": {}}, "steps": [
-        {"id": "all", "for": "${ range(200) | list }", "parallel": 1, "do": {"await": "tick"}},
-        {"id": "next", "continue_as_new": "${ input + 200 }"}]}));
+        {"id": "all", "for": "${ range(50) | list }", "parallel": 1, "do": {"await": "tick"}},
+        {"id": "next", "continue_as_new": "${ input + 50 }"}]}));
     bench.start("Many", "m", json!(0));
-    let padding = "k".repeat(200);
+    let padding = "k".repeat(2_000);
     let signal = |bench: &mut Bench, n: u64| bench.signal("m", "tick", json!(n), Some(&format!("{padding}{n}")));
-    let numbers: Vec<u64> = (0..6_000).map(|n| seq(&signal(&mut bench, n))).collect();
+    let numbers: Vec<u64> = (0..1_000).map(|n| seq(&signal(&mut bench, n))).collect();
     let view = bench.view("m");
-    assert_eq!((view.run.0, &*view.input), (31, &json!(6_000)));
-    // About 1 MiB of keys is kept: some four thousand of these.
-    for n in [5_999, 5_500, 2_500] {
+    assert_eq!((view.run.0, &*view.input), (21, &json!(1_000)));
+    // About 1 MiB of keys is kept: some five hundred of these.
+    for n in [999, 900, 600] {
         assert_eq!(seq(&signal(&mut bench, n)), numbers[n as usize], "{n}");
     }
     let first = bench.events("m", None)[0].encode().len();
     assert!((900_000..1_200_000).contains(&first), "the first event has {first} bytes");
     assert_ne!(seq(&signal(&mut bench, 10)), numbers[10], "forgotten, and taken as a new one");
+}
+
+#[test]
+fn an_update_whose_answer_is_too_large_is_not_taken() {
+    let mut bench = Bench::with(|config| config.limits.max_payload_bytes = 100);
+    bench
+        .deploy(json!({"name": "Echo", "version": "1", "updates": {"raise": {"result": "${ [event, event, event] }"}},
+        "steps": [{"id": "a", "await": "raise"}]}));
+    bench.start("Echo", "t", json!(null));
+    let large = update(&mut bench, json!("x".repeat(50)), Some("u"));
+    assert_eq!(code(&large), "UPDATE_REJECTED");
+    assert!(matches!(&large.reply, Reply::Error(e) if e.message.contains("max_payload_bytes")), "{large:?}");
+    assert_eq!(bench.history("t"), ["WorkflowCreated", "WorkflowStarted", "SignalAwaited"], "nothing is recorded");
+    assert_eq!(update(&mut bench, json!("x"), Some("u")).status, 200);
 }

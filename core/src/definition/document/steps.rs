@@ -10,6 +10,7 @@ use crate::definition::problem::Spot;
 use crate::definition::{AwaitStep, ChildStep, ForStep, RetryPolicy, Step, StepKind, TaskStep, Template};
 use crate::id::{ContractVersion, SignalName, StepId, TaskName, Version, WorkflowName};
 use serde_json::Value;
+use std::time::Duration;
 
 /// Items of a `for` step that are under way at the same time, where it does not say.
 const PARALLEL: u32 = 10;
@@ -209,18 +210,7 @@ impl Block<'_> {
             Some((path, value)) => VERSION.read(path, value, problems),
             None => Some("1".to_owned()),
         };
-        let input = match fields.get("input") {
-            Some((path, value)) => {
-                let template = fields::template(path.clone(), value, sees, problems);
-                draft.keep(&path, template)
-            }
-            None => Template::new(&Value::Null).ok(),
-        };
-        let retry = match fields.get("retry") {
-            Some((path, value)) => retry::read(&path, value, problems),
-            None => Some(RetryPolicy::once()),
-        };
-        let timeout = fields.get("timeout").and_then(|(path, value)| fields::limit(path, value, problems));
+        let (input, retry, timeout) = read_attempts(draft, fields, sees, problems);
         let queue_timeout = fields.get("queue_timeout").and_then(|(path, value)| fields::limit(path, value, problems));
         Some(TaskStep {
             task: task?,
@@ -242,18 +232,7 @@ impl Block<'_> {
         let (path, value) = fields.get("workflow")?;
         let workflow = NAME.read(path, value, problems).map(WorkflowName::new);
         let version = fields.get("version").map(|(path, value)| VERSION.read(path, value, problems));
-        let input = match fields.get("input") {
-            Some((path, value)) => {
-                let template = fields::template(path.clone(), value, sees, problems);
-                draft.keep(&path, template)
-            }
-            None => Template::new(&Value::Null).ok(),
-        };
-        let retry = match fields.get("retry") {
-            Some((path, value)) => retry::read(&path, value, problems),
-            None => Some(RetryPolicy::once()),
-        };
-        let timeout = fields.get("timeout").and_then(|(path, value)| fields::limit(path, value, problems));
+        let (input, retry, timeout) = read_attempts(draft, fields, sees, problems);
         let version = match version {
             None => None,
             Some(version) => Some(Version::new(version?)),
@@ -370,6 +349,28 @@ impl Block<'_> {
         }
         task
     }
+}
+
+/// What a task and a child have alike: what each attempt is given, how failed ones are repeated, how long one may run.
+fn read_attempts(
+    draft: &mut Draft,
+    fields: &Fields<'_>,
+    sees: Sees,
+    problems: &mut Problems,
+) -> (Option<Template>, Option<RetryPolicy>, Option<Duration>) {
+    let input = match fields.get("input") {
+        Some((path, value)) => {
+            let template = fields::template(path.clone(), value, sees, problems);
+            draft.keep(&path, template)
+        }
+        None => Template::new(&Value::Null).ok(),
+    };
+    let retry = match fields.get("retry") {
+        Some((path, value)) => retry::read(&path, value, problems),
+        None => Some(RetryPolicy::once()),
+    };
+    let timeout = fields.get("timeout").and_then(|(path, value)| fields::limit(path, value, problems));
+    (input, retry, timeout)
 }
 
 /// Which one of `kinds` the fields say; a problem where it is none or several.
