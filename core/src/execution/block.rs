@@ -12,7 +12,7 @@ use crate::execution::state::{Handler, Received, State, Unit, UnitStatus};
 use crate::id::{HandlerKey, SignalName, StepId, UnitKey};
 use crate::time::ClusterMs;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,42 +21,58 @@ const COMPUTED_AT_ONCE: u32 = 256;
 
 /// What was decided so far.
 #[derive(Default)]
-pub(super) struct Decided<'a> {
-    pub events: Vec<Event>,
+pub(super) struct Decided {
+    events: Vec<Event>,
+    /// The handlers that begin.
+    handlers: Vec<Event>,
+    /// The one signal that a step takes. Of what others take is decided after it: it may be that steps before them are
+    /// ready by then.
+    taken: Option<Event>,
     /// A failure changes what is decided about all the others: it comes alone, and last.
     failure: Option<Event>,
     /// The run is to end, and the next one to have this input.
     pub continues: Option<Json>,
-    /// How many signals of each name were given to steps.
-    taken: BTreeMap<&'a SignalName, usize>,
 }
 
-impl<'a> Decided<'a> {
-    fn add(&mut self, event: Event) {
+/// Whether there is a signal for a step.
+enum Signals<'a> {
+    None,
+    /// Another step takes one first.
+    Later,
+    /// The oldest of its name.
+    Take(&'a Received),
+}
+
+impl Decided {
+    pub(super) fn add(&mut self, event: Event) {
         match event {
             Event::StepFailed { .. } => drop(self.failure.get_or_insert(event)),
+            Event::HandlerStarted { .. } => self.handlers.push(event),
+            Event::SignalConsumed { .. } => drop(self.taken.get_or_insert(event)),
             event => self.events.push(event),
         }
     }
 
     /// Whether nothing was decided.
     pub(super) fn is_empty(&self) -> bool {
-        self.events.is_empty() && self.failure.is_none()
+        self.events.is_empty() && self.handlers.is_empty() && self.taken.is_none() && self.failure.is_none()
     }
 
+    /// What makes others ready comes last: with them, a signal could be another step's, and a run could be over.
     pub(super) fn into_events(self) -> Vec<Event> {
+        let events: Vec<Event> = self.handlers.into_iter().chain(self.taken).chain(self.events).collect();
         match self.failure {
-            Some(failed) if self.events.is_empty() => vec![failed],
-            _ => self.events,
+            Some(failed) if events.is_empty() => vec![failed],
+            _ => events,
         }
     }
 
-    /// The oldest signal of that name that no other step of this answer takes.
-    fn take(&mut self, state: &'a State, signal: &'a SignalName) -> Option<&'a Received> {
-        let taken = self.taken.entry(signal).or_default();
-        let received = state.buffered.get(signal)?.get(*taken)?;
-        *taken += 1;
-        Some(received)
+    fn signals<'a>(&self, state: &'a State, signal: &SignalName) -> Signals<'a> {
+        match state.buffered.get(signal).and_then(VecDeque::front) {
+            None => Signals::None,
+            Some(_) if self.taken.is_some() => Signals::Later,
+            Some(received) => Signals::Take(received),
+        }
     }
 }
 
@@ -109,7 +125,7 @@ impl<'a> Block<'a> {
     }
 
     /// Decides about every step; whether all have ended.
-    pub(super) fn run(&self, decided: &mut Decided<'a>) -> bool {
+    pub(super) fn run(&self, decided: &mut Decided) -> bool {
         let mut all_ended = true;
         for step in self.steps {
             let key = self.key(step);
@@ -129,7 +145,7 @@ impl<'a> Block<'a> {
         step.after.iter().all(|before| self.outputs.contains_key(before))
     }
 
-    fn begin(&self, step: &'a Step, key: &UnitKey, decided: &mut Decided<'a>) {
+    fn begin(&self, step: &'a Step, key: &UnitKey, decided: &mut Decided) {
         let event = match self.runs(step) {
             Err(error) => Err(error),
             Ok(false) => Ok(Event::StepSkipped { step: key.clone(), reason: "`when` is false".into() }),
@@ -152,14 +168,17 @@ impl<'a> Block<'a> {
                 StepKind::Sleep(template) => self
                     .sleep_time(template)
                     .map(|time| Event::TimerStarted { step: key.clone(), fire_at_ms: self.now + time }),
-                StepKind::Await(wait) => Ok(self.begin_to_await(wait, key, decided)),
+                StepKind::Await(wait) => match self.begin_to_await(wait, key, decided) {
+                    Some(event) => Ok(event),
+                    None => return,
+                },
                 StepKind::For(each) => self.items(each).map(|items| Event::StepFanOut { step: key.clone(), items }),
             },
         };
         decided.add(event.unwrap_or_else(|error| Event::StepFailed { step: key.clone(), error }));
     }
 
-    fn go_on(&self, step: &'a Step, key: &UnitKey, unit: &'a Unit, decided: &mut Decided<'a>) {
+    fn go_on(&self, step: &'a Step, key: &UnitKey, unit: &'a Unit, decided: &mut Decided) {
         match &step.kind {
             StepKind::For(each) => {
                 if let Some(fan) = self.state.fans.get(key) {
@@ -167,7 +186,7 @@ impl<'a> Block<'a> {
                 }
             }
             StepKind::Await(wait) => {
-                if let Some(event) = self.wait_on(wait, key, unit, decided) {
+                if let Some(event) = self.wait_on(wait, key, unit, self.local, decided) {
                     decided.add(event);
                 }
             }
@@ -184,21 +203,37 @@ impl<'a> Block<'a> {
         }
     }
 
-    fn begin_to_await(&self, wait: &'a AwaitStep, key: &UnitKey, decided: &mut Decided<'a>) -> Event {
-        match decided.take(self.state, &wait.signal) {
-            Some(received) => consumed(key, wait, received),
-            None => Event::SignalAwaited {
+    /// What expressions of an item see.
+    fn of_item(&self, fan: &'a Fan, index: Option<u32>) -> Local<'a> {
+        let item = index.and_then(|index| Some((fan.items.get(index as usize)?, index)));
+        Local { item, ..self.local }
+    }
+
+    fn begin_to_await(&self, wait: &AwaitStep, key: &UnitKey, decided: &Decided) -> Option<Event> {
+        match decided.signals(self.state, &wait.signal) {
+            Signals::Take(received) => Some(consumed(key, wait, received)),
+            Signals::Later => None,
+            Signals::None => Some(Event::SignalAwaited {
                 step: key.clone(),
                 signal: wait.signal.clone(),
                 deadline_ms: wait.timeout.map(|timeout| self.now + timeout),
-            },
+            }),
         }
     }
 
     /// A signal that came counts, however late; else the time may be over.
-    fn wait_on(&self, wait: &'a AwaitStep, key: &UnitKey, unit: &Unit, decided: &mut Decided<'a>) -> Option<Event> {
-        if let Some(received) = decided.take(self.state, &wait.signal) {
-            return Some(consumed(key, wait, received));
+    fn wait_on(
+        &self,
+        wait: &AwaitStep,
+        key: &UnitKey,
+        unit: &Unit,
+        local: Local<'_>,
+        decided: &Decided,
+    ) -> Option<Event> {
+        match decided.signals(self.state, &wait.signal) {
+            Signals::Take(received) => return Some(consumed(key, wait, received)),
+            Signals::Later => return None,
+            Signals::None => {}
         }
         let UnitStatus::Awaiting { deadline: Some(deadline), .. } = unit.status else { return None };
         if self.now < deadline {
@@ -206,7 +241,7 @@ impl<'a> Block<'a> {
         }
         let failed = |error| Event::StepFailed { step: key.clone(), error };
         Some(match &wait.otherwise {
-            Some(template) => self.render(template).map_or_else(failed, |output| succeeded(key, output)),
+            Some(template) => self.render_with(template, local).map_or_else(failed, |output| succeeded(key, output)),
             None => {
                 let limit = wait.timeout.unwrap_or_default().as_millis();
                 failed(TaskError::last(codes::TIMEOUT, format!("no `{}` came within {limit} ms", wait.signal)))
@@ -215,7 +250,7 @@ impl<'a> Block<'a> {
     }
 
     /// The items of a `for` step that has its list.
-    fn run_items(&self, each: &'a ForStep, key: &UnitKey, fan: &'a Fan, decided: &mut Decided<'a>) {
+    fn run_items(&self, each: &'a ForStep, key: &UnitKey, fan: &'a Fan, decided: &mut Decided) {
         if fan.is_done() {
             return decided.add(Event::StepFanIn { step: key.clone() });
         }
@@ -227,13 +262,13 @@ impl<'a> Block<'a> {
             units.map(|(item, unit)| (UnitPath::parse(item).index, item, unit)).collect();
         open.sort_by_key(|(index, ..)| *index);
         let mut failed: Option<&TaskError> = None;
-        for (_, item, unit) in open {
+        for (index, item, unit) in open {
             let event = match (&unit.status, &*each.each) {
                 (UnitStatus::Failed { error }, _) => {
                     failed = failed.or(Some(error));
                     None
                 }
-                (_, StepKind::Await(wait)) => self.wait_on(wait, item, unit, decided),
+                (_, StepKind::Await(wait)) => self.wait_on(wait, item, unit, self.of_item(fan, index), decided),
                 _ => attempts::go_on(self.state, item, self.definition.work_of(item), unit, self.now),
             };
             if let Some(event) = event {
@@ -249,7 +284,7 @@ impl<'a> Block<'a> {
         };
         for index in fan.to_begin(parallel) {
             let item = item_unit(key, index);
-            let local = Local { item: fan.items.get(index as usize).map(|value| (value, index)), ..self.local };
+            let local = self.of_item(fan, Some(index));
             let event = match &*each.each {
                 StepKind::Task(task) => self
                     .render_with(&task.input, local)
@@ -258,7 +293,10 @@ impl<'a> Block<'a> {
                     .render_with(&child.input, local)
                     .map(|input| attempts::begin(self.state, &item, Work::Child(child), 1, input)),
                 StepKind::Compute(template) => self.render_with(template, local).map(|output| succeeded(&item, output)),
-                StepKind::Await(wait) => Ok(self.begin_to_await(wait, &item, decided)),
+                StepKind::Await(wait) => match self.begin_to_await(wait, &item, decided) {
+                    Some(event) => Ok(event),
+                    None => continue,
+                },
                 other => unreachable!("checked when the definition was read: no item does {other:?}"),
             };
             decided.add(event.unwrap_or_else(|error| Event::StepFailed { step: item, error }));

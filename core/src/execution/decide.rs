@@ -1,9 +1,9 @@
 //! What follows from a state: pure, total, and asked until it has nothing more.
 //!
-//! The events of one answer are independent: each is computed from the state that was given, and each may be applied
-//! in any order with the others, and after each of them the rest is still decided. An event after which the others
-//! would not be (a step failed for good) is therefore an answer of its own. That is what lets [`crate::execution::replay()`] check a history event by
-//! event.
+//! Each event of one answer is computed from the state that was given, and they may be applied one after the other: after
+//! each of them the rest is still decided. An event after which the others would not be (a step failed for good) is
+//! therefore an answer of its own; what something else could take away (a signal that is taken, a handler that begins)
+//! comes first. That is what lets [`crate::execution::replay()`] check a history event by event.
 //!
 //! What is here is about the execution as a whole; `block` runs a list of steps, `attempts` one unit, `wind_down` what
 //! follows an end that is not a good one.
@@ -63,12 +63,7 @@ fn run(definition: &Definition, state: &State, now: ClusterMs) -> Vec<Event> {
 
 /// The handlers of events: of each signal one run at a time, in the order in which they came. Whether there is one, or
 /// is to be one.
-fn run_event_handlers<'a>(
-    definition: &'a Definition,
-    state: &'a State,
-    now: ClusterMs,
-    decided: &mut Decided<'a>,
-) -> bool {
+fn run_event_handlers(definition: &Definition, state: &State, now: ClusterMs, decided: &mut Decided) -> bool {
     let mut handling = false;
     for signal in definition.on.event.keys() {
         let of_signal = |key: &HandlerKey| match Place::of_handler(key.as_str()) {
@@ -79,13 +74,13 @@ fn run_event_handlers<'a>(
         if let Some((key, handler)) = open {
             handling = true;
             if Block::handler(definition, state, key, handler, None, now).run(decided) {
-                decided.events.push(Event::HandlerCompleted { handler: key.clone() });
+                decided.add(Event::HandlerCompleted { handler: key.clone() });
             }
         } else if decided.continues.is_none()
             && let Some(first) = state.buffered.get(signal).and_then(|buffered| buffered.front())
         {
             handling = true;
-            decided.events.push(Event::HandlerStarted { handler: event_handler(signal, first.seq) });
+            decided.add(Event::HandlerStarted { handler: event_handler(signal, first.seq) });
         }
     }
     handling

@@ -28,7 +28,7 @@ pub enum Difference {
 
 /// Folds `events`, and requires of every decided one that it is among what [`decide`] answers at its time.
 ///
-/// The order within one answer does not matter, since its events are independent of each other.
+/// After each event of an answer the rest is still decided, and so it does not matter where an answer ends.
 pub fn replay(definition: &Definition, execution: &ExecutionId, events: &[Recorded]) -> Result<State, Difference> {
     let (first, rest) = events.split_first().ok_or(FoldError::Empty)?;
     let mut state = State::begin(execution, first).ok_or(FoldError::Beginning)?;

@@ -103,7 +103,7 @@ impl<M: Mutants> Node<M> {
         let resident = draft.resident.as_ref().expect("the caller looked it up");
         let forgets = self.mutants.planted(Mutant::SignalTakenTwice);
         if let Some(sent) = key.as_ref().filter(|_| !forgets).and_then(|key| resident.state.sent(key)) {
-            if sent.name != name {
+            if sent.name != name || sent.result.is_some() {
                 return Err(id_conflict("signal_id", &sent.name));
             }
             return Ok(Reply::Signalled(Signalled { seq: sent.seq }));

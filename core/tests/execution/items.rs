@@ -115,13 +115,13 @@ fn the_items_of_a_step_that_was_done_are_undone_with_what_each_gave() {
 fn items_that_await_a_signal_take_one_each_in_order() {
     let document = json!({"name": "W", "version": "1", "signals": {"go": {}}, "steps": [
         {"id": "all", "for": "${ range(12) | list }", "parallel": 12, "do": {"await": "go", "timeout": "1h",
-            "otherwise": "none"}}], "result": "${ steps.all.output }"});
+            "otherwise": "none for ${ item } at ${ index }"}}], "result": "${ steps.all.output }"});
     let mut machine = Machine::of(&document, json!(null));
     (0..11).for_each(|n| assert!(machine.send(&"go".into(), json!(n))));
     machine.pass(3_600_000);
     match &machine.events.last().expect("events").event {
         Event::WorkflowCompleted { output, .. } => {
-            assert_eq!(**output, json!([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, "none"]));
+            assert_eq!(**output, json!([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, "none for 11 at 11"]));
         }
         other => panic!("{other:?}"),
     }

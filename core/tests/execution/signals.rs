@@ -1,7 +1,8 @@
 //! Signals and updates: awaited, handled, repeated, left over.
 
-use crate::machine::Machine;
-use orbit_core::execution::{Command, Event, Refusal, admit, next_wake};
+use crate::machine::{EXECUTION, Machine};
+use orbit_core::execution::event::Json;
+use orbit_core::execution::{Command, Event, Refusal, State, admit, next_wake};
 use orbit_core::id::Seq;
 use orbit_core::time::ClusterMs;
 use serde_json::{Value, json};
@@ -40,6 +41,39 @@ fn a_signal_that_comes_early_waits_for_the_step_that_awaits_it_and_each_is_taken
     (1..=2).for_each(|n| assert!(machine.send(&"go".into(), json!(n))));
     machine.pass(1_000);
     assert_eq!(completed(&machine), &json!({"a": 1, "b": 2}));
+    machine.check();
+}
+
+#[test]
+fn a_signal_is_taken_before_anything_makes_other_steps_ready_so_that_the_history_is_decided_again() {
+    let document = json!({"name": "W", "version": "1", "signals": {"go": {}, "note": {}}, "steps": [
+        {"id": "work", "task": "t"}, {"id": "sum", "compute": 1}, {"id": "then", "await": "go"},
+        {"id": "aside", "await": "go", "after": ["work"]}, {"id": "more", "await": "note", "after": ["work"]}]});
+    let mut machine = Machine::of(&document, json!(null));
+    ["go", "note", "go"].iter().for_each(|name| assert!(machine.send(&(*name).into(), json!(1))));
+    machine.done("work", json!(null));
+    let taken = ["SignalConsumed aside", "StepSucceeded sum", "SignalConsumed then", "SignalConsumed more"];
+    assert_eq!(machine.names_from("SignalConsumed aside")[..4], taken);
+    machine.check();
+}
+
+#[test]
+fn a_handler_begins_before_anything_lets_the_run_end_so_that_the_history_is_decided_again() {
+    let document = json!({"name": "W", "version": "1", "signals": {"note": {}},
+        "steps": [{"id": "sum", "compute": 1}, {"id": "next", "continue_as_new": 1}],
+        "on": {"event": {"note": [{"id": "keep", "task": "t"}]}}});
+    // As a run begins that was left a signal by the one before it.
+    let mut machine = Machine::of(&document, json!(null));
+    let first = machine.events.swap_remove(0);
+    machine.state = State::begin(&EXECUTION.into(), &first).expect("a first event");
+    machine.events = vec![first];
+    let (signal, payload) = ("note".into(), Json::default());
+    machine.record(Event::SignalReceived { signal, payload, signal_id: None, carried: None });
+    machine.decide();
+    assert_eq!(machine.scheduled(), ["on_event:note@2/keep"]);
+    machine.check();
+    machine.done("on_event:note@2/keep", json!(null));
+    assert!(machine.names().contains(&"WorkflowContinuedAsNew".to_owned()), "{:?}", machine.names());
     machine.check();
 }
 

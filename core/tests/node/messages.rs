@@ -91,6 +91,14 @@ fn an_update_is_answered_once_it_is_durable_and_its_repetition_with_the_same() {
 }
 
 #[test]
+fn the_id_of_an_update_is_not_that_of_a_signal_of_its_name() {
+    let mut bench = talk();
+    assert_eq!(update(&mut bench, json!(4), Some("u")).status, 200);
+    assert_eq!(code(&bench.signal("t", "raise", json!(4), Some("u"))), "SIGNAL_ID_CONFLICT");
+    assert_eq!(code(&bench.signal("t", "raise", json!(4), Some("v"))), "UNKNOWN_SIGNAL");
+}
+
+#[test]
 fn a_query_reads_what_is_there_in_memory_or_not_running_or_not() {
     let mut bench = talk();
     let state = |bench: &mut Bench| match query(bench, "state").reply {
