@@ -82,6 +82,7 @@ marks! {
     SignalTooLate = "signal or update refused: the execution ends, or has ended",
     SignalsTooMany = "signal or update refused: too many wait",
     SignalWaited = "signal came before its step waited",
+    SignalTakenByItem = "signal taken by an item of a list",
     SignalLeftOver = "signal that nothing took before the end",
     SignalRacedCompletion = "signal recorded in the append that completes",
     SignalRacedTimeout = "signal came within 250 ms of its step's deadline",

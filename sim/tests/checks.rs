@@ -189,13 +189,17 @@ fn consumed(step: &str, seq: u64) -> Event {
 
 /// What the check of signals says of a history after these were sent.
 fn signals(sent: &[Message], events: Vec<Event>) -> Checked {
-    let mut book = Book::new(vec![taking()]);
+    signals_of(&taking(), sent, events)
+}
+
+fn signals_of(document: &Value, sent: &[Message], events: Vec<Event>) -> Checked {
+    let mut book = Book::new(vec![document.clone()]);
     for message in sent {
         book.asked(&Request::Signal { execution: "x".into(), signal: message.clone() });
     }
     let mut checks = Checks::default();
     feed(&mut checks, raised(0, 1)).unwrap();
-    let events = [created_of(&taking()), Event::WorkflowStarted].into_iter().chain(events).collect();
+    let events = [created_of(document), Event::WorkflowStarted].into_iter().chain(events).collect();
     let change = append(1, numbered(events));
     // The tables are empty: what the check of histories says of that is not asked here.
     let _ = feed_with(&mut checks, change.clone(), &book);
@@ -225,6 +229,20 @@ fn signals_that_nobody_sent_that_come_twice_or_are_taken_out_of_order_are_found(
         Event::WorkflowTerminated { unconsumed: Vec::new() },
     ];
     assert!(message(signals(&both, left)).contains("nothing took"));
+}
+
+#[test]
+fn an_item_that_takes_a_signal_while_an_earlier_one_waits_is_found() {
+    let document = json!({"name": "Items", "version": "1", "signals": {"go": {}}, "steps": [
+        {"id": "all", "for": [1, 2], "do": {"await": "go"}}]});
+    let awaited = |step: &str| Event::SignalAwaited { step: step.into(), signal: "go".into(), deadline_ms: None };
+    let taken_by = |step: &str| {
+        let fan = Event::StepFanOut { step: "all".into(), items: vec![json!(1).into(), json!(2).into()] };
+        let events = vec![fan, awaited("all[0]"), awaited("all[1]"), received(1, None), consumed(step, 6)];
+        signals_of(&document, &[message_of(1, None)], events)
+    };
+    assert_eq!(taken_by("all[0]"), Ok(()));
+    assert!(message(taken_by("all[1]")).contains("takes a signal while"));
 }
 
 /// What the check of courses says of a history.

@@ -105,11 +105,11 @@ impl Course {
                     marks.hit(Mark::ManyItems);
                 }
             }
-            Event::TimerStarted { step, .. } | Event::SignalAwaited { step, .. } => {
+            Event::TimerStarted { step, .. } => {
                 self.goes_on(at, definition, step)?;
                 self.open.insert(step.clone());
             }
-            Event::ChildScheduled { step, .. } => {
+            Event::ChildScheduled { step, .. } | Event::SignalAwaited { step, .. } => {
                 self.goes_on(at, definition, step)?;
                 if self.open.insert(step.clone()) {
                     self.begins(at, definition, step, marks)?;

@@ -505,7 +505,11 @@ impl Tracked {
     }
 
     fn is_await(&self, unit: &UnitKey) -> bool {
-        self.definition.step_of(unit).is_some_and(|step| matches!(step.kind, StepKind::Await(_)))
+        self.definition.step_of(unit).is_some_and(|step| match &step.kind {
+            StepKind::Await(_) => true,
+            StepKind::For(each) => matches!(*each.each, StepKind::Await(_)) && UnitPath::parse(unit).index.is_some(),
+            _ => false,
+        })
     }
 
     fn may_begin(&self, at: &str, unit: &UnitKey) -> Checked {

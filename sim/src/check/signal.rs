@@ -12,7 +12,7 @@ use crate::store::Change;
 use crate::world::book::Book;
 use orbit_core::api::request::Message;
 use orbit_core::api::{ErrorCode, Reply, Request};
-use orbit_core::definition::Place;
+use orbit_core::definition::{Place, UnitPath};
 use orbit_core::execution::event::{Event, Json, Recorded, Unconsumed};
 use orbit_core::id::{ExecutionId, Seq, SignalName, UnitKey};
 use orbit_core::store::append::Status;
@@ -260,9 +260,16 @@ impl Inbox {
             }
             Event::SignalConsumed { step, signal, received } => {
                 self.take(id, seq, signal, *received)?;
-                if !self.awaiting.contains(step) {
+                self.is_first_item(id, seq, step)?;
+                if !self.awaiting.remove(step) {
                     marks.hit(Mark::SignalWaited);
                 }
+                if UnitPath::parse(step).index.is_some() {
+                    marks.hit(Mark::SignalTakenByItem);
+                }
+            }
+            Event::StepSucceeded { step, .. } | Event::StepFailed { step, .. } | Event::StepCancelled { step } => {
+                self.awaiting.remove(step);
             }
             Event::HandlerStarted { handler } => {
                 if let Some(Place::Event { signal, received }) = Place::of_handler(handler.as_str()) {
@@ -309,6 +316,18 @@ impl Inbox {
             "{id}#{seq}: `{name}` #{received} is taken, and the oldest that waits is {oldest:?}"
         );
         self.waiting.remove(&received);
+        Ok(())
+    }
+
+    /// Of the items of a list that wait, the earliest takes what comes.
+    fn is_first_item(&self, id: &ExecutionId, seq: Seq, unit: &UnitKey) -> Checked {
+        let path = UnitPath::parse(unit);
+        let Some(index) = path.index else { return Ok(()) };
+        let earlier = self.awaiting.iter().find(|other| {
+            let other = UnitPath::parse(other);
+            other.whole() == path.whole() && other.index.is_some_and(|other| other < index)
+        });
+        ensure!(earlier.is_none(), CHECK, "{id}#{seq}: {unit} takes a signal while {earlier:?} waits");
         Ok(())
     }
 

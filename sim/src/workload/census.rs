@@ -1,6 +1,6 @@
 //! Which constructs a definition has: a search that never draws one says nothing about it.
 
-use orbit_core::definition::{Definition, Step, StepKind, TaskStep};
+use orbit_core::definition::{AwaitStep, Definition, Step, StepKind, TaskStep};
 use std::collections::BTreeMap;
 
 /// Every construct, with the question whether a definition has it.
@@ -22,6 +22,10 @@ const CONSTRUCTS: &[(&str, Question)] = &[
     ("for of computations", |d| {
         any(d, |s| matches!(&s.kind, StepKind::For(f) if matches!(*f.each, StepKind::Compute(_))))
     }),
+    ("for of awaits", |d| awaited_items(d).next().is_some()),
+    ("for of awaits with a time-out", |d| awaited_items(d).any(|a| a.timeout.is_some())),
+    ("for of awaits with otherwise", |d| awaited_items(d).any(|a| a.otherwise.is_some())),
+    ("for of awaits without a time-out", |d| awaited_items(d).any(|a| a.timeout.is_none())),
     ("for of two at once or fewer", |d| any(d, |s| matches!(&s.kind, StepKind::For(f) if f.parallel <= 2))),
     ("for in a handler", |d| handlers(d).any(|s| matches!(s.kind, StepKind::For(_)))),
     ("compensate a task", |d| any(d, |s| s.compensate.is_some() && matches!(s.kind, StepKind::Task(_)))),
@@ -61,6 +65,16 @@ fn handlers(definition: &Definition) -> impl Iterator<Item = &Step> {
 
 fn any(definition: &Definition, has: impl Fn(&Step) -> bool) -> bool {
     definition.steps.iter().any(has)
+}
+
+fn awaited_items(definition: &Definition) -> impl Iterator<Item = &AwaitStep> {
+    definition.steps.iter().filter_map(|step| match &step.kind {
+        StepKind::For(each) => match &*each.each {
+            StepKind::Await(wait) => Some(wait),
+            _ => None,
+        },
+        _ => None,
+    })
 }
 
 fn tasks(definition: &Definition) -> impl Iterator<Item = &TaskStep> {

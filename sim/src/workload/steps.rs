@@ -94,7 +94,7 @@ impl Steps<'_> {
                 let sleep = *dice.pick(&["50ms", "300ms", "1s", "4s", "${ input.pause }"]);
                 step.insert("sleep".into(), json!(sleep));
             }
-            3 => self.wait(dice, step, before, ended),
+            3 => self.wait(dice, step, |dice| json!({"v": null, "of": self.earlier(dice, before, ended)})),
             _ => {
                 self.each(dice, step, before, ended);
                 return true;
@@ -103,12 +103,13 @@ impl Steps<'_> {
         false
     }
 
-    fn wait(&self, dice: &mut Dice, step: &mut Map<String, Value>, before: &[Earlier], ended: &[usize]) {
+    /// A signal or an update; what there is where none came in time.
+    fn wait(&self, dice: &mut Dice, step: &mut Map<String, Value>, otherwise: impl FnOnce(&mut Dice) -> Value) {
         step.insert("await".into(), json!(*dice.pick(self.awaited)));
         if dice.chance(Ratio::new(1, 2)) {
             step.insert("timeout".into(), json!(*dice.pick(&["300ms", "2s", "6s"])));
             if dice.chance(Ratio::new(2, 3)) {
-                step.insert("otherwise".into(), json!({"v": null, "of": self.earlier(dice, before, ended)}));
+                step.insert("otherwise".into(), otherwise(dice));
             }
         }
     }
@@ -128,20 +129,22 @@ impl Steps<'_> {
             step.insert("parallel".into(), json!(dice.between([1, 3])));
         }
         let mut each = Map::new();
-        if dice.chance(Ratio::new(2, 3)) {
-            let input = json!({"item": "${ item }", "at": "${ index }", "earlier": self.earlier(dice, before, ended)});
-            task(dice, &mut each, input);
-            if self.shape == Shape::Workflow && dice.chance(Ratio::new(1, 2)) {
-                let input = json!({"item": "${ item }", "at": "${ index }", "gave": "${ output }"});
-                step.insert("compensate".into(), undo(dice, input));
+        match dice.weighted(&[4, 2, if self.awaited.is_empty() { 0 } else { 2 }]) {
+            0 => {
+                let earlier = self.earlier(dice, before, ended);
+                task(dice, &mut each, json!({"item": "${ item }", "at": "${ index }", "earlier": earlier}));
+                if self.shape == Shape::Workflow && dice.chance(Ratio::new(1, 2)) {
+                    let input = json!({"item": "${ item }", "at": "${ index }", "gave": "${ output }"});
+                    step.insert("compensate".into(), undo(dice, input));
+                }
             }
-        } else {
-            // What is no number cannot be doubled.
-            let double = dice.chance(Ratio::new(1, 6));
-            each.insert(
-                "compute".into(),
-                if double { json!("${ item * 2 }") } else { json!(["${ index }", "${ item }"]) },
-            );
+            1 => {
+                // What is no number cannot be doubled.
+                let double = dice.chance(Ratio::new(1, 6));
+                let value = if double { json!("${ item * 2 }") } else { json!(["${ index }", "${ item }"]) };
+                each.insert("compute".into(), value);
+            }
+            _ => self.wait(dice, &mut each, |_| json!({"v": "${ index }", "of": "${ item }"})),
         }
         step.insert("do".into(), Value::Object(each));
     }

@@ -73,8 +73,7 @@ impl Interpreter<'_> {
                 }
                 Act::Become(unit, Unit::Sleeping)
             }
-            StepKind::Await(wait) if self.takes(wait, round) => Act::Take(unit, wait.signal.clone()),
-            StepKind::Await(_) => Act::Become(unit, Unit::Awaiting),
+            StepKind::Await(wait) => return Ok(self.begins_to_wait(wait, unit, round)),
             StepKind::For(each) => match Arc::unwrap_or_clone(self.value(&each.list, local)?) {
                 Value::Array(list) => Act::Spread(unit, list.into_iter().map(Arc::new).collect()),
                 other => return Err(no_value(format!("`for` gave {other}"))),
@@ -82,12 +81,32 @@ impl Interpreter<'_> {
         }))
     }
 
-    /// Whether there is a signal that no other step takes in this round.
-    fn takes(&self, wait: &AwaitStep, round: &mut Round) -> bool {
-        let taken = round.taken.entry(wait.signal.clone()).or_default();
-        let there = self.buffered.get(&wait.signal).is_some_and(|buffered| buffered.len() > *taken);
-        *taken += usize::from(there);
+    /// Takes a signal, if there is one; whether there is. Where another step takes one in this round, this one waits for
+    /// the next.
+    fn takes(&self, wait: &AwaitStep, unit: &UnitKey, round: &mut Round) -> bool {
+        let there = self.buffered.get(&wait.signal).is_some_and(|buffered| !buffered.is_empty());
+        if there {
+            round.take.get_or_insert_with(|| Act::Take(unit.clone(), wait.signal.clone()));
+        }
         there
+    }
+
+    fn begins_to_wait(&self, wait: &AwaitStep, unit: UnitKey, round: &mut Round) -> Option<Act> {
+        (!self.takes(wait, &unit, round)).then_some(Act::Become(unit, Unit::Awaiting))
+    }
+
+    /// A signal that came counts, however late.
+    fn waits_on(&self, wait: &AwaitStep, unit: &UnitKey, state: &Unit, local: Local<'_>, round: &mut Round) {
+        if self.takes(wait, unit, round) || !matches!(state, Unit::Late) {
+            return;
+        }
+        match &wait.otherwise {
+            None => round.fails(unit, TaskError::last(codes::TIMEOUT, "")),
+            Some(template) => match self.value(template, local) {
+                Ok(output) => round.acts.push(Act::Done(unit.clone(), output)),
+                Err(error) => round.fails(unit, error),
+            },
+        }
     }
 
     fn step_goes_on(&self, step: &Step, unit: &UnitKey, state: &Unit, local: Local<'_>, round: &mut Round) {
@@ -98,16 +117,7 @@ impl Interpreter<'_> {
                     self.items_go_on(each, unit, items, local, round);
                 }
             }
-            (StepKind::Await(wait), _) if self.takes(wait, round) => {
-                round.acts.push(Act::Take(unit.clone(), wait.signal.clone()));
-            }
-            (StepKind::Await(wait), Unit::Late) => match &wait.otherwise {
-                None => round.fails(unit, TaskError::last(codes::TIMEOUT, "")),
-                Some(template) => match self.value(template, local) {
-                    Ok(output) => round.acts.push(Act::Done(unit.clone(), output)),
-                    Err(error) => round.fails(unit, error),
-                },
-            },
+            (StepKind::Await(wait), _) => self.waits_on(wait, unit, state, local, round),
             _ => {}
         }
     }
@@ -116,33 +126,39 @@ impl Interpreter<'_> {
         if items.begun.len() == items.list.len() && items.begun.values().all(Option::is_some) {
             return round.acts.push(Act::Gather(unit.clone()));
         }
-        let prefix = format!("{unit}[");
-        let of_items = || {
-            let from = self.units.range(UnitKey::new(prefix.as_str())..);
-            from.take_while(|(key, _)| key.as_str().starts_with(&prefix))
-        };
+        let of_item = |index: u32| Local { item: items.list.get(index as usize).map(|value| (value, index)), ..local };
+        let of_items: Vec<(u32, UnitKey, &Unit)> = items
+            .begun
+            .keys()
+            .map(|index| (*index, item_unit(unit, *index)))
+            .filter_map(|(index, item)| self.units.get(&item).map(|state| (index, item, state)))
+            .collect();
         // An item's own end comes before that of its step.
-        for (item, state) in of_items() {
-            if let Unit::Failing(error) = state {
-                round.fails(item, error.clone());
+        for (index, item, state) in &of_items {
+            match (&*each.each, state) {
+                (_, Unit::Failing(error)) => round.fails(item, error.clone()),
+                (StepKind::Await(wait), Unit::Awaiting | Unit::Late) => {
+                    self.waits_on(wait, item, state, of_item(*index), round);
+                }
+                _ => {}
             }
         }
-        let failed = of_items().find_map(|(_, state)| match state {
+        let failed = of_items.iter().find_map(|(.., state)| match state {
             Unit::Failed(error) => Some(error),
             _ => None,
         });
         if let Some(error) = failed {
             return round.fails(unit, error.clone());
         }
-        let under_way = of_items().filter(|(_, state)| !state.is_over()).count();
+        let under_way = of_items.iter().filter(|(.., state)| !state.is_over()).count();
         let free = match &*each.each {
             StepKind::Compute(_) => usize::MAX,
             _ => (each.parallel as usize).saturating_sub(under_way),
         };
-        let waiting = (0..).zip(&items.list).filter(|(index, _)| !items.begun.contains_key(index));
-        for (index, value) in waiting.take(free) {
+        let all = 0..u32::try_from(items.list.len()).expect("a list is bounded");
+        for index in all.filter(|index| !items.begun.contains_key(index)).take(free) {
             let item = item_unit(unit, index);
-            let local = Local { item: Some((value, index)), ..local };
+            let local = of_item(index);
             let act = match &*each.each {
                 StepKind::Task(task) => self.value(&task.input, local).map(|input| Act::Give(item.clone(), input)),
                 StepKind::Compute(template) => {
@@ -151,7 +167,12 @@ impl Interpreter<'_> {
                 StepKind::Workflow(child) => {
                     self.value(&child.input, local).map(|input| Act::Give(item.clone(), input))
                 }
-                _ => unreachable!("items are tasks, children or computed"),
+                StepKind::Await(wait) => {
+                    let act = self.begins_to_wait(wait, item, round);
+                    round.acts.extend(act);
+                    continue;
+                }
+                other => unreachable!("no item does {other:?}"),
             };
             match act {
                 Ok(act) => round.acts.push(act),

@@ -20,6 +20,7 @@ use orbit_core::definition::{Definition, ExpressionError, Local, Place, Scope, S
 use orbit_core::execution::event::{CompensationOutcome, Event, Json, Recorded, TaskError, codes};
 use orbit_core::id::{ExecutionId, HandlerKey, Run, Seq, SignalName, StepId, UnitKey};
 use orbit_core::store::append::Status;
+use orbit_core::time::ClusterMs;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -141,8 +142,8 @@ enum Act {
 struct Round {
     acts: Vec<Act>,
     failure: Option<(UnitKey, TaskError)>,
-    /// How many signals of each name were taken in it.
-    taken: BTreeMap<SignalName, usize>,
+    /// The one signal that is taken in it, before anything else happens: what others take they take in the next.
+    take: Option<Act>,
 }
 
 impl Round {
@@ -163,6 +164,8 @@ struct Interpreter<'a> {
     items: BTreeMap<UnitKey, Items>,
     handlers: BTreeMap<HandlerKey, Handling>,
     buffered: BTreeMap<SignalName, VecDeque<(Seq, Json)>>,
+    /// Until when units wait for a signal.
+    deadlines: BTreeMap<UnitKey, ClusterMs>,
     succeeded: Vec<UnitKey>,
     /// Inputs of tasks.
     given: BTreeMap<UnitKey, Json>,
@@ -188,6 +191,7 @@ impl<'a> Interpreter<'a> {
             items: BTreeMap::new(),
             handlers: BTreeMap::new(),
             buffered: BTreeMap::new(),
+            deadlines: BTreeMap::new(),
             succeeded: Vec::new(),
             given: BTreeMap::new(),
             cause: None,
@@ -295,6 +299,19 @@ impl<'a> Interpreter<'a> {
             Event::LimitReached { limit, error, .. } if limit == "max_history_events" => {
                 self.winds(Cause::Failed(error.clone()));
             }
+            Event::SignalAwaited { step, deadline_ms: Some(deadline), .. } => {
+                self.deadlines.insert(step.clone(), *deadline);
+                return Ok(false);
+            }
+            // What there is instead of a signal may be too large: then nothing else says that the time is over.
+            Event::LimitReached { .. } if self.cause.is_none() => {
+                let late = self.deadlines.iter().filter(|(_, deadline)| **deadline <= recorded.at_ms);
+                for (unit, _) in late {
+                    if let Some(unit @ Unit::Awaiting) = self.units.get_mut(unit) {
+                        *unit = Unit::Late;
+                    }
+                }
+            }
             _ => return Ok(false),
         }
         Ok(true)
@@ -306,7 +323,7 @@ impl<'a> Interpreter<'a> {
         if let Some((now, then)) = events.split_first() {
             let same = then.iter().take_while(|e| e.at_ms == now.at_ms && !e.event.is_external());
             for recorded in same {
-                if let Event::StepFailed { step, .. } = &recorded.event
+                if let Event::StepFailed { step, .. } | Event::StepSucceeded { step, token: None, .. } = &recorded.event
                     && let Some(unit @ Unit::Awaiting) = self.units.get_mut(step)
                 {
                     *unit = Unit::Late;
@@ -332,9 +349,10 @@ impl<'a> Interpreter<'a> {
     }
 
     fn carry_out(&mut self, round: Round) -> bool {
-        match (round.acts.is_empty(), round.failure) {
+        let acts: Vec<Act> = round.take.into_iter().chain(round.acts).collect();
+        match (acts.is_empty(), round.failure) {
             (false, _) => {
-                for act in round.acts {
+                for act in acts {
                     if !self.act(act) {
                         break;
                     }
