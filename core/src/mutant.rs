@@ -67,13 +67,19 @@ pub enum Mutant {
     SignalTakenTwice,
     /// A signal for an execution that is not in memory brings it back, and is forgotten.
     SignalForgottenWhileLoading,
+    /// A child's result is recorded a second time.
+    ChildResultTwice,
+    /// A parent records its child's result in one group, and the child its end in the next.
+    ChildEndsApart,
+    /// What winds down does not wait for its children.
+    ChildOutlivesParent,
     /// What is said not to have been sent, while the database is away, stays in line and takes effect later.
     WithdrawnStaysInLine,
 }
 
 impl Mutant {
     /// All of them, in the order of the enum.
-    pub const ALL: [Mutant; 21] = [
+    pub const ALL: [Mutant; 24] = [
         Mutant::ResponseBeforeCommit,
         Mutant::MemoryBeforeCommit,
         Mutant::RedeliveryUnflagged,
@@ -94,6 +100,9 @@ impl Mutant {
         Mutant::UpdateBeforeCommit,
         Mutant::SignalTakenTwice,
         Mutant::SignalForgottenWhileLoading,
+        Mutant::ChildResultTwice,
+        Mutant::ChildEndsApart,
+        Mutant::ChildOutlivesParent,
         Mutant::WithdrawnStaysInLine,
     ];
 }

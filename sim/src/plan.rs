@@ -50,6 +50,8 @@ pub struct ServerPlan {
     pub max_payload: u64,
     pub max_fan_out: u64,
     pub max_pending: u64,
+    pub max_children: u64,
+    pub max_child_depth: u64,
     pub max_append_groups: usize,
     pub max_append_bytes: usize,
     /// How fast the process's monotonic clock runs, in parts per million off the true time.
@@ -274,7 +276,7 @@ impl Plan {
             clients: u32::try_from(d.between([1, 4])).expect("small"),
             think_ms: [d.between([1, 50]), d.between([60, 1_000])],
             starts: u32::try_from(d.between([3, 30])).expect("small"),
-            workflows: u32::try_from(d.between([1, 3])).expect("small"),
+            workflows: u32::try_from(d.between([1, 5])).expect("small"),
             workers: u32::try_from(d.between([1, 4])).expect("small"),
             server: ServerPlan {
                 session_timeout_ms,
@@ -289,6 +291,8 @@ impl Plan {
                 max_payload: *d.pick(&[45, 200, 1 << 20, 1 << 20, 1 << 20, 1 << 20, 1 << 20, 1 << 20]),
                 max_fan_out: *d.pick(&[3, 10_000, 10_000, 10_000, 10_000]),
                 max_pending: *d.pick(&[1, 2, 1_000, 1_000, 1_000]),
+                max_children: *d.pick(&[1, 3, 10_000, 10_000, 10_000, 10_000]),
+                max_child_depth: *d.pick(&[1, 2, 8, 8, 8, 8, 8, 8]),
                 max_append_groups: *d.pick(&[1, 2, 4, 256]),
                 max_append_bytes: *d.pick(&[600, 4_000, 1 << 20]),
                 drift_ppm: *d.pick(&[[0, 0], [0, 50], [0, 200]]),

@@ -11,7 +11,7 @@ use crate::definition::{Boundary, Definition};
 use crate::execution::event::{Event, Json, Parent, Recorded, TaskError, codes};
 use crate::execution::{ChildEnd, Command, End, State, UnitStatus};
 use crate::id::{Epoch, ExecutionId, GroupId, Run, Seq, UnitKey, Version, WorkflowName};
-use crate::mutant::Mutants;
+use crate::mutant::{Mutant, Mutants};
 use crate::store::append::{Group, Wake};
 use crate::time::ClusterMs;
 use std::sync::Arc;
@@ -75,7 +75,17 @@ impl<M: Mutants> Node<M> {
         // It went on meanwhile where there is none: then its works are done again, by themselves.
         let Some(end) = end else { return self.put_back(part) };
         match self.take_command(draft, Command::ChildEnded { unit, child: child.clone(), end }, now) {
-            Some(Ok(())) => draft.children.push(part),
+            Some(Ok(())) if self.mutants.planted(Mutant::ChildEndsApart) => {
+                self.put_back(part);
+                self.orphan(&child);
+            }
+            Some(Ok(())) => {
+                if self.mutants.planted(Mutant::ChildResultTwice) {
+                    let told = draft.events.last().expect("it was recorded").event.clone();
+                    draft.record(told, now);
+                }
+                draft.children.push(part);
+            }
             _ => {
                 self.put_back(part);
                 self.orphan(&child);

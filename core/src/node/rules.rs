@@ -4,7 +4,7 @@ use super::Node;
 use super::slot::Resident;
 use crate::definition::{Boundary, Definition, SchemaCheck, StepKind};
 use crate::execution::event::Event;
-use crate::execution::{Command, State, admit, decide};
+use crate::execution::{Command, State, UnitStatus, admit, decide};
 use crate::mutant::{Mutant, Mutants};
 use crate::time::ClusterMs;
 use serde_json::Value;
@@ -24,17 +24,28 @@ pub(super) struct Rules {
 struct Mistakes {
     compensation_forwards: bool,
     parallel_leaks: bool,
+    child_outlives_parent: bool,
 }
 
 impl Mistakes {
+    fn any(self) -> bool {
+        self.compensation_forwards || self.parallel_leaks || self.child_outlives_parent
+    }
+
     fn decide(self, definition: &Definition, state: &State, now: ClusterMs) -> Vec<Event> {
-        let mut definition = definition.clone();
+        let (mut definition, mut state) = (definition.clone(), state.clone());
+        let forgets = self.child_outlives_parent && !state.is_running();
+        for unit in state.units.values_mut().filter(|_| forgets) {
+            if let UnitStatus::Child { .. } = unit.status {
+                unit.status = UnitStatus::Cancelled;
+            }
+        }
         for step in &mut definition.steps {
             if let (StepKind::For(each), true) = (&mut step.kind, self.parallel_leaks) {
                 each.parallel += 1;
             }
         }
-        let mut decided = decide(&definition, state, now);
+        let mut decided = decide(&definition, &state, now);
         for event in &mut decided {
             if let (Event::CompensationStarted { steps, .. }, true) = (event, self.compensation_forwards) {
                 steps.reverse();
@@ -48,7 +59,7 @@ impl Rules {
     /// What is to be recorded next.
     pub fn decide(&self, resident: &Resident, now: ClusterMs) -> Vec<Event> {
         let Resident { definition, state, .. } = resident;
-        if self.mistakes.compensation_forwards || self.mistakes.parallel_leaks {
+        if self.mistakes.any() {
             return self.mistakes.decide(definition, state, now);
         }
         decide(definition, state, now)
@@ -135,6 +146,7 @@ impl<M: Mutants> Node<M> {
         let mistakes = Mistakes {
             compensation_forwards: self.mutants.planted(Mutant::CompensationForwards),
             parallel_leaks: self.mutants.planted(Mutant::ParallelLeaks),
+            child_outlives_parent: self.mutants.planted(Mutant::ChildOutlivesParent),
         };
         Rules { schemas: self.schemas.clone(), max_payload, max_fan_out, mistakes }
     }

@@ -90,6 +90,15 @@ impl Tracked {
         self.course.winds_down() || self.ended.is_some()
     }
 
+    /// Whether its end at once is asked for, and waits for its children's, or for its parent to record it.
+    pub fn is_terminated_with_others(&self) -> bool {
+        let is_child =
+            matches!(self.events.first().map(|e| &e.event), Some(Event::WorkflowCreated { parent: Some(_), .. }));
+        let has = |is: fn(&Event) -> bool| self.events.iter().any(|recorded| is(&recorded.event));
+        let family = is_child || has(|event| matches!(event, Event::ChildStarted { .. }));
+        family && has(|event| matches!(event, Event::TerminateRequested { .. }))
+    }
+
     /// A signal that some step waits for and that will not come unless somebody sends it; whether it is an update.
     pub fn waits_for(&self) -> Option<(SignalName, bool)> {
         let name = self.awaits.values().next().filter(|_| !self.winds_down())?;
@@ -355,7 +364,7 @@ impl Tracked {
                 marks.hit(Mark::Uncertain);
             }
             Event::RetryScheduled { step, next_attempt, fire_at_ms, .. } => {
-                let max = self.definition.task_of(step).map_or(0, |task| task.retry.max_attempts);
+                let max = self.definition.work_of(step).map_or(0, |work| work.retry().max_attempts);
                 ensure!(*next_attempt <= max, CHECK, "{at}: attempt {next_attempt} of {step}, which has {max}");
                 self.waiting.insert(step.clone(), *fire_at_ms);
                 marks.hit(Mark::RetryScheduled);
@@ -424,7 +433,29 @@ impl Tracked {
             Event::WorkflowTimedOut { .. } => self.ended = Some(Status::TimedOut),
             Event::WorkflowTerminated { .. } => self.ended = Some(Status::Terminated),
             Event::TerminateRequested { .. } => self.cancelled = true,
-            Event::StepFanOut { step, .. } | Event::ChildScheduled { step, .. } => self.may_begin(at, step)?,
+            Event::StepFanOut { step, .. } => self.may_begin(at, step)?,
+            Event::ChildScheduled { step, .. } => {
+                self.may_begin(at, step)?;
+                if let Some(due) = self.waiting.remove(step) {
+                    self.is_time(at, due, recorded, committed)?;
+                }
+            }
+            Event::ChildStarted { step, deadline_ms, .. } => {
+                self.waiting.extend(deadline_ms.map(|deadline| (step.clone(), deadline)));
+            }
+            Event::ChildEndRequested { step, timed_out, .. } => match (self.waiting.remove(step), timed_out) {
+                (Some(due), true) => self.is_time(at, due, recorded, committed)?,
+                (None, true) => {
+                    return Err(Violation::safety(CHECK, format!("{at}: the child of {step} has no time-out")));
+                }
+                (_, false) => {}
+            },
+            Event::ChildFailed { step, .. } => {
+                self.waiting.remove(step);
+                if self.course.winds_down() {
+                    self.settle(at, step)?;
+                }
+            }
             Event::SignalAwaited { step, signal, deadline_ms } => {
                 self.may_begin(at, step)?;
                 match deadline_ms {
@@ -438,11 +469,7 @@ impl Tracked {
                 ensure!(self.succeeded.insert(step.clone()), CHECK, "{at}: {step} succeeded a second time");
                 self.settle(at, step)?;
             }
-            Event::ChildStarted { .. }
-            | Event::ChildFailed { .. }
-            | Event::ChildEndRequested { .. }
-            | Event::ContinueSuggested { .. }
-            | Event::WorkflowContinuedAsNew { .. } => {}
+            Event::ContinueSuggested { .. } | Event::WorkflowContinuedAsNew { .. } => {}
             Event::StepFanIn { step } | Event::ChildCompleted { step, .. } => {
                 ensure!(self.succeeded.insert(step.clone()), CHECK, "{at}: {step} succeeded a second time");
                 self.settle(at, step)?;

@@ -5,6 +5,7 @@
 //! * [`fence`]: one writer per term, and none after a newer one.
 //! * [`history`]: histories are gapless, end once, and say only what workers said and what the definition allows.
 //! * [`course`]: items, handlers, winding down, compensation and the end follow from the definition and the history.
+//! * [`family`]: children begin and end with what their parents say of them, and none outlives its parent.
 //! * [`interpreter`]: every execution ends as a second way to run its definition says.
 //! * [`replay`]: histories are exactly what `decide` yields.
 //! * [`delivery`]: a task that is handed out is recorded; a repeat says so.
@@ -18,6 +19,7 @@
 
 pub mod course;
 pub mod delivery;
+pub mod family;
 pub mod fence;
 pub mod history;
 pub mod interpreter;
@@ -47,6 +49,7 @@ use std::time::Duration;
 pub struct Checks {
     pub fence: fence::FenceCheck,
     pub history: history::HistoryCheck,
+    pub family: family::FamilyCheck,
     pub delivery: delivery::DeliveryCheck,
     pub promise: promise::PromiseCheck,
     pub signal: signal::SignalCheck,
@@ -89,12 +92,14 @@ impl Checks {
     pub fn on_commit(&mut self, committed: &Committed<'_>, marks: &mut Coverage) -> Checked {
         self.fence.on_commit(committed)?;
         self.history.on_commit(committed, marks)?;
+        self.family.on_commit(committed, marks)?;
         self.signal.on_commit(committed, &self.history, marks)
     }
 
     /// Before every answer leaves.
     pub fn on_answer(&mut self, answer: &Answer<'_>, book: &mut Book, marks: &mut Coverage) -> Checked {
         patience::on_answer(answer)?;
+        self.family.on_answer(answer);
         self.delivery.on_answer(answer, &self.history, marks)?;
         self.promise.on_answer(answer, &self.history, book, marks)?;
         self.signal.on_answer(answer, &self.history, book, marks)?;

@@ -46,7 +46,8 @@ impl PromiseCheck {
                 Ok(())
             }
             (Request::Terminate { execution, .. }, Reply::Terminated(_)) => {
-                let asked = histories.get(execution).is_some_and(|t| t.ended.is_some());
+                let asked =
+                    histories.get(execution).is_some_and(|t| t.ended.is_some() || t.is_terminated_with_others());
                 ensure!(asked, CHECK, "{execution} is said to be terminated, and runs");
                 Ok(())
             }
@@ -121,7 +122,9 @@ impl PromiseCheck {
                 ensure!(!there, CHECK, "every start of {id} was refused, and it is there");
             }
         }
-        let anonymous = store.executions().keys().filter(|id| !book.is_own_id(id)).count() as u64;
+        // No client chooses the id of a child, nor starts it.
+        let started = store.executions().keys().filter(|id| !id.as_str().contains('~'));
+        let anonymous = started.filter(|id| !book.is_own_id(id)).count() as u64;
         let (least, most) = book.anonymous();
         ensure!(
             (least..=most).contains(&anonymous),

@@ -1,6 +1,6 @@
 //! Which constructs a definition has: a search that never draws one says nothing about it.
 
-use orbit_core::definition::{AwaitStep, Definition, Step, StepKind, TaskStep};
+use orbit_core::definition::{AwaitStep, ChildStep, Definition, Step, StepKind, TaskStep};
 use std::collections::BTreeMap;
 
 /// Every construct, with the question whether a definition has it.
@@ -22,6 +22,15 @@ const CONSTRUCTS: &[(&str, Question)] = &[
     ("for of computations", |d| {
         any(d, |s| matches!(&s.kind, StepKind::For(f) if matches!(*f.each, StepKind::Compute(_))))
     }),
+    ("child", |d| children(d).next().is_some()),
+    ("child of a step", |d| any(d, |s| matches!(s.kind, StepKind::Workflow(_)))),
+    ("for of children", |d| {
+        any(d, |s| matches!(&s.kind, StepKind::For(f) if matches!(*f.each, StepKind::Workflow(_))))
+    }),
+    ("child with retry", |d| children(d).any(|c| c.retry.max_attempts > 1)),
+    ("child with a time-out", |d| children(d).any(|c| c.timeout.is_some())),
+    ("child in a version", |d| children(d).any(|c| c.version.is_some())),
+    ("compensate a child", |d| any(d, |s| s.compensate.is_some() && calls(s).is_some())),
     ("for of awaits", |d| awaited_items(d).next().is_some()),
     ("for of awaits with a time-out", |d| awaited_items(d).any(|a| a.timeout.is_some())),
     ("for of awaits with otherwise", |d| awaited_items(d).any(|a| a.otherwise.is_some())),
@@ -65,6 +74,22 @@ fn handlers(definition: &Definition) -> impl Iterator<Item = &Step> {
 
 fn any(definition: &Definition, has: impl Fn(&Step) -> bool) -> bool {
     definition.steps.iter().any(has)
+}
+
+/// What a step, or each item of it, runs as a child.
+fn calls(step: &Step) -> Option<&ChildStep> {
+    match &step.kind {
+        StepKind::Workflow(child) => Some(child),
+        StepKind::For(each) => match &*each.each {
+            StepKind::Workflow(child) => Some(child),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn children(definition: &Definition) -> impl Iterator<Item = &ChildStep> {
+    definition.steps.iter().filter_map(calls)
 }
 
 fn awaited_items(definition: &Definition) -> impl Iterator<Item = &AwaitStep> {

@@ -1,13 +1,15 @@
 //! What is run: workflow definitions and inputs, drawn from the seed.
 //!
-//! * `steps`: lists of steps, those of workflows and of handlers. `outside`: what a workflow takes in and how it handles
-//!   it. [`census`]: which constructs a definition has.
+//! * `steps`: lists of steps, those of workflows and of handlers. `family`: steps that run other workflows. `outside`:
+//!   what a workflow takes in and how it handles it. [`census`]: which constructs a definition has.
 
 pub mod census;
+mod family;
 mod outside;
 mod steps;
 
 use crate::rng::{Dice, Ratio, Stream};
+use family::Callees;
 use orbit_core::api::request::Contract;
 use orbit_core::execution::event::{Json, Labels};
 use outside::Outside;
@@ -21,7 +23,12 @@ const TASKS: [&str; 3] = ["sim.a", "sim.b", "sim.c"];
 /// The definitions of `seed`, as documents.
 pub fn definitions(seed: u64, count: u32) -> Vec<Value> {
     let mut dice = Dice::new(seed, Stream::Workload);
-    (0..count).map(|number| definition(&mut dice, number)).collect()
+    (0..count).map(|number| definition(&mut dice, number, count)).collect()
+}
+
+/// What the definition of this number is called.
+fn name(number: u32) -> String {
+    format!("Sim{number}")
 }
 
 /// Every contract that a definition may name.
@@ -64,15 +71,16 @@ pub fn any_payload(dice: &mut Dice, mark: u64) -> Value {
     }
 }
 
-fn definition(dice: &mut Dice, number: u32) -> Value {
+fn definition(dice: &mut Dice, number: u32, of: u32) -> Value {
     // Some are small, of steps alone.
     let small = dice.chance(Ratio::new(1, 5));
     let outside = if small { Outside::default() } else { Outside::draw(dice) };
     let count = usize::try_from(dice.between(if small { [1, 6] } else { [6, 14] })).expect("small");
     let shape = if small { Shape::Small } else { Shape::Workflow };
-    let steps = Steps { prefix: "s", shape, awaited: outside.awaited(), sees: &[] }.draw(dice, count);
+    let calls = &Callees::of(number, of);
+    let steps = Steps { prefix: "s", shape, awaited: outside.awaited(), sees: &[], calls }.draw(dice, count);
     let mut document = Map::new();
-    document.insert("name".into(), json!(format!("Sim{number}")));
+    document.insert("name".into(), json!(name(number)));
     document.insert("version".into(), json!("1.0.0"));
     if dice.chance(Ratio::new(1, 2)) {
         let properties = json!({"n": {"type": "number"}, "flag": {"type": "boolean"}});
@@ -102,7 +110,7 @@ mod tests {
     use orbit_core::definition::Definition;
 
     fn drawn(seeds: u64) -> impl Iterator<Item = Definition> {
-        let all = (0..seeds).flat_map(|seed| definitions(seed, 3).into_iter().map(move |document| (seed, document)));
+        let all = (0..seeds).flat_map(|seed| definitions(seed, 4).into_iter().map(move |document| (seed, document)));
         all.map(|(seed, document)| {
             Definition::check(&document, &SmallSchema)
                 .definition
@@ -112,12 +120,12 @@ mod tests {
 
     #[test]
     fn every_drawn_definition_is_right() {
-        assert_eq!(drawn(300).count(), 900);
+        assert_eq!(drawn(300).count(), 1_200);
     }
 
     #[test]
     fn each_construct_stands_in_five_percent_of_the_definitions_or_more_and_half_of_them_have_eight_steps_or_more() {
-        let all: Vec<Definition> = drawn(700).take(2_000).collect();
+        let all: Vec<Definition> = drawn(500).collect();
         for (construct, count) in census::count(&all) {
             println!("{construct:>30}: {:>5.1} %", count as f64 * 100.0 / all.len() as f64);
             assert!(count * 20 >= all.len(), "{construct} stands in {count} of {} definitions", all.len());

@@ -1,5 +1,6 @@
 //! What a workflow takes in while it runs, and what it does beside its steps.
 
+use super::family::Callees;
 use super::steps::{Shape, Steps};
 use crate::rng::{Dice, Ratio};
 use serde_json::{Map, Value, json};
@@ -90,7 +91,9 @@ impl Outside {
 
 fn handler(dice: &mut Dice, prefix: &str, sees: &[&'static str]) -> Value {
     let count = usize::try_from(dice.between([1, 3])).expect("small");
-    Value::Array(Steps { prefix, shape: Shape::Handler, awaited: &[], sees }.draw(dice, count))
+    Value::Array(
+        Steps { prefix, shape: Shape::Handler, awaited: &[], sees, calls: &Callees::default() }.draw(dice, count),
+    )
 }
 
 /// Every update takes what has an `n` of 9.

@@ -1,6 +1,7 @@
 //! Lists of steps.
 
 use super::TASKS;
+use super::family::Callees;
 use crate::rng::{Dice, Ratio};
 use serde_json::{Map, Value, json};
 
@@ -13,6 +14,8 @@ pub(super) struct Steps<'a> {
     pub awaited: &'a [&'static str],
     /// Expressions of this place alone.
     pub sees: &'a [&'static str],
+    /// Workflows that can be run as children.
+    pub calls: &'a Callees,
 }
 
 /// Which kinds of step there are.
@@ -31,8 +34,31 @@ struct Earlier {
     id: String,
     /// Those that have certainly ended before it begins.
     ended: Vec<usize>,
-    is_list: bool,
+    gives: Gives,
 }
+
+/// What a step is to those after it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gives {
+    Something,
+    List,
+    /// What a child gave, or children.
+    OfChild,
+    ListOfChildren,
+}
+
+impl Gives {
+    fn is_list(self) -> bool {
+        matches!(self, Gives::List | Gives::ListOfChildren)
+    }
+
+    fn is_of_children(self) -> bool {
+        matches!(self, Gives::OfChild | Gives::ListOfChildren)
+    }
+}
+
+/// Steps of one list that run children: three deep, they are many.
+const CALLS: usize = 2;
 
 impl Steps<'_> {
     /// So many steps.
@@ -65,18 +91,19 @@ impl Steps<'_> {
             let when = *dice.pick(&["${ input.n > 4 }", "${ input.flag }", "${ not input.flag }"]);
             step.insert("when".into(), json!(when));
         }
-        let is_list = self.kind(dice, &mut step, before, &ended);
-        before.push(Earlier { id, ended, is_list });
+        let gives = self.kind(dice, &mut step, before, &ended);
+        before.push(Earlier { id, ended, gives });
         Value::Object(step)
     }
 
-    /// What it does; whether it gives a list.
-    fn kind(&self, dice: &mut Dice, step: &mut Map<String, Value>, before: &[Earlier], ended: &[usize]) -> bool {
+    /// What it does, and so what it gives.
+    fn kind(&self, dice: &mut Dice, step: &mut Map<String, Value>, before: &[Earlier], ended: &[usize]) -> Gives {
         let awaits = if self.awaited.is_empty() { 0 } else { 4 };
+        let calls = if may_call(before) { self.calls.weight() } else { 0 };
         let weights = match self.shape {
-            Shape::Small => [6, 2, 2, 0, 0],
-            Shape::Workflow => [9, 3, 2, awaits, 4],
-            Shape::Handler => [4, 2, 1, 0, 2],
+            Shape::Small => [6, 2, 2, 0, 0, 0],
+            Shape::Workflow => [9, 3, 2, awaits, calls, 5],
+            Shape::Handler => [4, 2, 1, 0, 0, 2],
         };
         match dice.weighted(&weights) {
             0 => {
@@ -95,12 +122,13 @@ impl Steps<'_> {
                 step.insert("sleep".into(), json!(sleep));
             }
             3 => self.wait(dice, step, |dice| json!({"v": null, "of": self.earlier(dice, before, ended)})),
-            _ => {
-                self.each(dice, step, before, ended);
-                return true;
+            4 => {
+                self.calls.step(dice, step);
+                return Gives::OfChild;
             }
+            _ => return self.each(dice, step, before, ended),
         }
-        false
+        Gives::Something
     }
 
     /// A signal or an update; what there is where none came in time.
@@ -114,8 +142,8 @@ impl Steps<'_> {
         }
     }
 
-    fn each(&self, dice: &mut Dice, step: &mut Map<String, Value>, before: &[Earlier], ended: &[usize]) {
-        let lists: Vec<&Earlier> = ended.iter().map(|e| &before[*e]).filter(|e| e.is_list).collect();
+    fn each(&self, dice: &mut Dice, step: &mut Map<String, Value>, before: &[Earlier], ended: &[usize]) -> Gives {
+        let lists: Vec<&Earlier> = ended.iter().map(|e| &before[*e]).filter(|e| e.gives.is_list()).collect();
         let list = match dice.below(20) {
             // No list: the step fails with EXPRESSION_ERROR.
             0 => json!("${ input.n }"),
@@ -129,7 +157,10 @@ impl Steps<'_> {
             step.insert("parallel".into(), json!(dice.between([1, 3])));
         }
         let mut each = Map::new();
-        match dice.weighted(&[4, 2, if self.awaited.is_empty() { 0 } else { 2 }]) {
+        let awaits = if self.awaited.is_empty() { 0 } else { 2 };
+        let calls = if self.shape == Shape::Workflow && may_call(before) { self.calls.weight() } else { 0 };
+        let kind = dice.weighted(&[4, 2, awaits, calls]);
+        match kind {
             0 => {
                 let earlier = self.earlier(dice, before, ended);
                 task(dice, &mut each, json!({"item": "${ item }", "at": "${ index }", "earlier": earlier}));
@@ -144,9 +175,17 @@ impl Steps<'_> {
                 let value = if double { json!("${ item * 2 }") } else { json!(["${ index }", "${ item }"]) };
                 each.insert("compute".into(), value);
             }
-            _ => self.wait(dice, &mut each, |_| json!({"v": "${ index }", "of": "${ item }"})),
+            2 => self.wait(dice, &mut each, |_| json!({"v": "${ index }", "of": "${ item }"})),
+            _ => {
+                self.calls.call(dice, &mut each, "${ index }");
+                if dice.chance(Ratio::new(1, 2)) {
+                    let input = json!({"at": "${ index }", "gave": "${ output }"});
+                    step.insert("compensate".into(), undo(dice, input));
+                }
+            }
         }
         step.insert("do".into(), Value::Object(each));
+        if kind == 3 { Gives::ListOfChildren } else { Gives::List }
     }
 
     /// Something of a step that has ended, or of this place, or null.
@@ -164,6 +203,11 @@ impl Steps<'_> {
             _ => json!(format!("${{ steps.{step}.output }}")),
         }
     }
+}
+
+/// Whether another step may run children.
+fn may_call(before: &[Earlier]) -> bool {
+    before.iter().filter(|step| step.gives.is_of_children()).count() < CALLS
 }
 
 /// A task, with what it is given.
@@ -192,7 +236,7 @@ fn task(dice: &mut Dice, step: &mut Map<String, Value>, input: Value) {
 }
 
 /// What undoes a step.
-fn undo(dice: &mut Dice, input: Value) -> Value {
+pub(super) fn undo(dice: &mut Dice, input: Value) -> Value {
     let mut undo = Map::new();
     task(dice, &mut undo, input);
     Value::Object(undo)

@@ -98,7 +98,7 @@ impl World {
             return Some(Request::deploy(self.book.documents()[number].clone()));
         }
         let habits = self.plan.habits.clone();
-        let ids = self.book.ids();
+        let ids = self.ids();
         let running: Vec<ExecutionId> = self.store().owners().keys().cloned().collect();
         let dice = &mut self.dice.clients;
         if self.starts_left > 0 && !self.healed && dice.chance(Ratio::new(1, 2)) {
@@ -142,6 +142,12 @@ impl World {
             12 => Request::ListWorkers,
             _ => dice.pick(&[Request::Ready, Request::Health, Request::Leaderz, Request::ListWorkflows]).clone(),
         })
+    }
+
+    /// Executions that somebody may ask about: what clients started, and the children of those.
+    fn ids(&self) -> Vec<ExecutionId> {
+        let children = self.checks.history.all().map(|(id, _)| id).filter(|id| self.checks.family.parent(id).is_some());
+        self.book.ids().into_iter().chain(children.cloned()).collect()
     }
 
     /// What an execution waits for and nobody else sends: liveness can be demanded of it then.

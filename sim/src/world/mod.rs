@@ -17,6 +17,7 @@ pub mod postgres;
 pub mod server;
 pub mod worker;
 
+use crate::check::family::{Bounds, FamilyCheck};
 use crate::check::interpreter::Limits;
 use crate::check::{Checked, Checks, Violation, liveness};
 use crate::coverage::Coverage;
@@ -100,6 +101,7 @@ impl World {
         let mut workload = Dice::new(plan.seed.wrapping_add(1), Stream::Workload);
         let workers = (0..plan.workers as usize).map(|index| worker(&plan, &mut workload, index)).collect();
         let cluster_id = ClusterId(dice.entropy.uuid());
+        let bounds = Bounds { max_children: plan.server.max_children, max_depth: plan.server.max_child_depth };
         World {
             sqlite: ModelStore::new(cluster_id),
             postgres: (plan.store == StoreKind::Postgres).then(|| Box::new(database(&plan, planted, cluster_id))),
@@ -121,7 +123,7 @@ impl World {
             stuck: BTreeSet::new(),
             deployed: BTreeSet::new(),
             book: Book::new(workload::definitions(plan.seed, plan.workflows)),
-            checks: Checks::default(),
+            checks: Checks { family: FamilyCheck::new(bounds), ..Checks::default() },
             marks: Coverage::default(),
             trace,
             healed: false,

@@ -123,6 +123,8 @@ impl World {
                 max_payload_bytes: plan.max_payload,
                 max_fan_out: plan.max_fan_out,
                 max_pending_signals: plan.max_pending,
+                max_children: plan.max_children,
+                max_child_depth: plan.max_child_depth,
                 max_resident_executions: plan.max_resident,
                 max_append_groups: plan.max_append_groups,
                 max_append_bytes: plan.max_append_bytes,
@@ -264,6 +266,9 @@ impl World {
         let stages: Vec<Stage> = process.calls.under_way.values().map(|c| c.stage).collect();
         let committed = stages.contains(&Stage::Ran { changed: true });
         let open = stages.iter().any(|s| matches!(s, Stage::Sent | Stage::Waiting));
+        if self.marks.count(Mark::ChildHeldOverCrash) == 0 && self.checks.family.holds_an_end(&self.checks.history) {
+            self.marks.hit(Mark::ChildHeldOverCrash);
+        }
         if committed {
             self.marks.hit(Mark::CrashAfterCommit);
         }

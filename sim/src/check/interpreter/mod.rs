@@ -6,10 +6,11 @@
 //! too.
 //!
 //! Its time passes in rounds: whatever can go on in a state does, in the order of the definition; then the next round
-//! looks. A failure counts where nothing else goes on. `block` runs a list of steps, `wind` what follows an end that is
-//! not a good one. Of a run that continues as new it says nothing.
+//! looks. A failure counts where nothing else goes on. `block` runs a list of steps, `child` what becomes of
+//! children, `wind` what follows an end that is not a good one. Of a run that continues as new it says nothing.
 
 mod block;
+mod child;
 mod wind;
 
 use super::history::Tracked;
@@ -158,6 +159,7 @@ struct Interpreter<'a> {
     id: &'a ExecutionId,
     input: &'a Json,
     run: Run,
+    is_child: bool,
     limits: Limits,
     units: BTreeMap<UnitKey, Unit>,
     outputs: BTreeMap<StepId, Json>,
@@ -179,12 +181,13 @@ struct Interpreter<'a> {
 
 impl<'a> Interpreter<'a> {
     fn new(id: &'a ExecutionId, tracked: &'a Tracked, limits: Limits) -> Option<Interpreter<'a>> {
-        let Event::WorkflowCreated { input, run, .. } = &tracked.events.first()?.event else { return None };
+        let Event::WorkflowCreated { input, run, parent, .. } = &tracked.events.first()?.event else { return None };
         Some(Interpreter {
             definition: &tracked.definition,
             id,
             input,
             run: *run,
+            is_child: parent.is_some(),
             limits,
             units: BTreeMap::new(),
             outputs: BTreeMap::new(),
@@ -261,29 +264,6 @@ impl<'a> Interpreter<'a> {
             Event::StepAttemptFailed { step, attempt, error, token: Some(_) } => {
                 self.attempt_failed(step, *attempt, error)?;
             }
-            Event::ChildScheduled { step, attempt: 1, input, .. } => {
-                let given = self.given.get(step);
-                if given != Some(input) {
-                    return Err(format!("the child of {step} is given {input}, and by the definition {given:?}"));
-                }
-                return Ok(false);
-            }
-            Event::ChildStarted { step, .. } => {
-                self.under_way(step, |unit| matches!(unit, Unit::Task))?;
-                self.children.insert(step.clone());
-            }
-            Event::ChildCompleted { step, output, .. } => {
-                self.under_way(step, |unit| matches!(unit, Unit::Task))?;
-                self.children.remove(step);
-                self.succeeds(step, output.clone());
-            }
-            Event::ChildFailed { step, attempt, error, .. } => {
-                self.children.remove(step);
-                match self.cause {
-                    None => self.attempt_failed(step, *attempt, error)?,
-                    Some(_) => drop(self.units.insert(step.clone(), Unit::Cancelled)),
-                }
-            }
             Event::SignalReceived { signal, payload, .. } => self.receive(signal, recorded.seq, payload),
             Event::UpdateAccepted { update, payload, result, .. } => {
                 let answer = self.answer(update, payload);
@@ -312,7 +292,7 @@ impl<'a> Interpreter<'a> {
                     }
                 }
             }
-            _ => return Ok(false),
+            event => return Ok(self.of_child(event)?.unwrap_or(false)),
         }
         Ok(true)
     }
@@ -320,6 +300,10 @@ impl<'a> Interpreter<'a> {
     /// Goes on until it waits for something. Where time is over for a step that waits, in the same moment, that is known
     /// from the beginning.
     fn settle(&mut self, events: &[Recorded]) {
+        // The end of a child is recorded with its parent's result of it: until then it takes things in.
+        if self.is_child {
+            self.ended = None;
+        }
         if let Some((now, then)) = events.split_first() {
             let same = then.iter().take_while(|e| e.at_ms == now.at_ms && !e.event.is_external());
             for recorded in same {
