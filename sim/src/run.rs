@@ -4,6 +4,7 @@ use crate::coverage::Coverage;
 use crate::mutant::Planted;
 use crate::plan::Plan;
 use crate::report::{Failure, FailureKind, Trace};
+use crate::workload::census::Census;
 use crate::world::clock::Time;
 use crate::world::{Ended, World};
 use orbit_core::mutant::Mutant;
@@ -28,6 +29,7 @@ pub fn run(plan: &Plan, planted: Planted, trace: Option<Box<dyn Write>>) -> Ende
                 at_us: Time(0),
             }),
             marks: Coverage::default(),
+            census: Census::default(),
             hash: String::new(),
             lines: 0,
             executions: 0,
@@ -66,6 +68,8 @@ pub struct Ensemble {
     pub settings: Vec<(String, String)>,
     /// Whether the first failure ends it.
     pub stop_at_first: bool,
+    /// So many workflows that ran to an end are enough.
+    pub enough: Option<u64>,
 }
 
 /// One part of an ensemble that several machines share.
@@ -90,6 +94,7 @@ pub struct Explored {
     /// By seed.
     pub failures: Vec<(u64, Failure)>,
     pub marks: Coverage,
+    pub census: Census,
 }
 
 impl Explored {
@@ -99,6 +104,7 @@ impl Explored {
         self.simulated_ms += ended.simulated_ms;
         self.lines += ended.lines;
         self.marks.add(&ended.marks);
+        self.census.add(&ended.census);
         if let Some(failure) = &ended.failure {
             self.failures.push((seed, failure.clone()));
             self.failures.sort_by_key(|(seed, _)| *seed);
@@ -117,6 +123,7 @@ impl Ensemble {
             planted: None,
             settings: Vec::new(),
             stop_at_first: false,
+            enough: None,
         }
     }
 
@@ -142,7 +149,8 @@ impl Ensemble {
                 let ended = run(&plan, Planted(self.planted), None);
                 let mut all = all.lock().expect("no run panics while it holds the lock");
                 all.add(seed, &ended);
-                if ended.failure.is_some() && self.stop_at_first {
+                let enough = self.enough.is_some_and(|enough| all.census.workflows >= enough);
+                if enough || (ended.failure.is_some() && self.stop_at_first) {
                     stop.store(true, Ordering::Relaxed);
                 }
                 progress(seed, &all);

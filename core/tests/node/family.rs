@@ -102,6 +102,27 @@ fn a_child_that_fails_is_started_again_as_another_one_and_at_last_its_error_is_t
 }
 
 #[test]
+fn a_child_of_a_parent_that_is_set_aside_goes_on_and_its_end_waits_for_the_parent() {
+    let mut bench = family(child());
+    bench.start("Parent", "p", json!({"n": 1}));
+    bench.unreadable = Some("p".into());
+    bench.restart();
+    let session = bench.register("w");
+    bench.work(session, gives);
+    assert_eq!((bench.status("p"), bench.status("p~run")), ("quarantined".into(), "running".into()));
+    assert_eq!(bench.history("p~run").last().map(String::as_str), Some("StepSucceeded"), "its end waits");
+    // However long that takes, nothing is tried in between.
+    bench.ran.clear();
+    bench.pass(Duration::from_secs(3_600));
+    assert!(!bench.ran.iter().any(|name| matches!(*name, "append" | "load")), "{:?}", bench.ran);
+    bench.unreadable = None;
+    bench.restart();
+    let session = bench.register("w");
+    bench.work(session, gives);
+    assert_eq!((bench.status("p~run"), bench.status("p")), ("completed".into(), "completed".into()));
+}
+
+#[test]
 fn a_parent_that_is_cancelled_waits_for_its_child_which_undoes_what_it_did() {
     let mut bench = family(child());
     bench.start("Parent", "p", json!({"n": 1}));

@@ -1,7 +1,10 @@
-//! Which constructs a definition has: a search that never draws one says nothing about it.
+//! Which constructs a definition has, and how many of those that ran have each: a search that never draws one, or never
+//! brings one to its end, says nothing about it.
 
 use orbit_core::definition::{AwaitStep, ChildStep, Definition, Step, StepKind, TaskStep};
-use std::collections::BTreeMap;
+use orbit_core::store::append::Status;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 /// Every construct, with the question whether a definition has it.
 type Question = fn(&Definition) -> bool;
@@ -62,9 +65,88 @@ const CONSTRUCTS: &[(&str, Question)] = &[
     ("result", |d| d.result.is_some()),
 ];
 
-/// How many of these definitions have each construct.
-pub fn count(definitions: &[Definition]) -> BTreeMap<&'static str, usize> {
-    CONSTRUCTS.iter().map(|(name, has)| (*name, definitions.iter().filter(|d| has(d)).count())).collect()
+/// What came to its end in one run, or in many.
+#[derive(Clone, Debug, Default)]
+pub struct Census {
+    /// Drawn workflows of which some execution ended.
+    pub workflows: u64,
+    constructs: BTreeMap<&'static str, u64>,
+    /// Workflows by their number of steps, those of handlers apart.
+    steps: BTreeMap<usize, u64>,
+    /// Executions, by how they ended.
+    ends: BTreeMap<&'static str, u64>,
+    /// Executions, by how many stand above them.
+    depths: BTreeMap<u32, u64>,
+}
+
+impl Census {
+    /// Takes in the workflows that ran to an end in one run.
+    pub fn add_workflows<'d>(&mut self, ended: impl Iterator<Item = &'d Definition>) {
+        let mut seen = BTreeSet::new();
+        for definition in ended.filter(|definition| seen.insert(&definition.hash)) {
+            self.workflows += 1;
+            *self.steps.entry(definition.steps.len()).or_default() += 1;
+            for (name, has) in CONSTRUCTS {
+                *self.constructs.entry(name).or_default() += u64::from(has(definition));
+            }
+        }
+    }
+
+    /// Takes in an execution.
+    pub fn add_execution(&mut self, ended: Status, depth: u32) {
+        *self.ends.entry(ended.as_str()).or_default() += 1;
+        *self.depths.entry(depth).or_default() += 1;
+    }
+
+    /// Adds what came to its end in other runs.
+    pub fn add(&mut self, other: &Census) {
+        self.workflows += other.workflows;
+        other.constructs.iter().for_each(|(key, count)| *self.constructs.entry(key).or_default() += count);
+        other.steps.iter().for_each(|(key, count)| *self.steps.entry(*key).or_default() += count);
+        other.ends.iter().for_each(|(key, count)| *self.ends.entry(key).or_default() += count);
+        other.depths.iter().for_each(|(key, count)| *self.depths.entry(*key).or_default() += count);
+    }
+
+    /// Executions that ended.
+    pub fn executions(&self) -> u64 {
+        self.ends.values().sum()
+    }
+
+    /// How many steps half of the workflows have, or more.
+    pub fn median_of_steps(&self) -> usize {
+        let mut before = 0;
+        let middle = self.steps.iter().find(|(_, count)| {
+            before += **count;
+            before * 2 > self.workflows
+        });
+        middle.map_or(0, |(steps, _)| *steps)
+    }
+
+    /// How deep children lay within each other.
+    pub fn depth(&self) -> u32 {
+        self.depths.keys().next_back().copied().unwrap_or(0)
+    }
+
+    /// Constructs that fewer than 5 % of the workflows have.
+    pub fn rare(&self) -> Vec<&'static str> {
+        let rare = |name: &&str| self.constructs.get(name).copied().unwrap_or(0) * 20 < self.workflows;
+        CONSTRUCTS.iter().map(|(name, _)| *name).filter(rare).collect()
+    }
+}
+
+impl fmt::Display for Census {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, _) in CONSTRUCTS {
+            let count = self.constructs.get(name).copied().unwrap_or(0);
+            writeln!(f, "{:>5.1} %  {name}", count as f64 * 100.0 / self.workflows.max(1) as f64)?;
+        }
+        let list = |map: Vec<String>| map.join(", ");
+        let ends = self.ends.iter().map(|(end, count)| format!("{count} {end}"));
+        let depths = self.depths.iter().map(|(depth, count)| format!("{depth}: {count}"));
+        writeln!(f, "{} workflows ran to an end, with a median of {} steps", self.workflows, self.median_of_steps())?;
+        writeln!(f, "{} executions ended: {}", self.executions(), list(ends.collect()))?;
+        writeln!(f, "executions above them: {}", list(depths.collect()))
+    }
 }
 
 fn handlers(definition: &Definition) -> impl Iterator<Item = &Step> {

@@ -28,6 +28,7 @@ use crate::report::{Failure, Trace};
 use crate::rng::{Dice, Ratio, Stream, Streams};
 use crate::store::ModelStore;
 use crate::workload;
+use crate::workload::census::Census;
 use book::{Book, MessageRecord};
 use client::Client;
 use clock::{HostClock, Time};
@@ -87,6 +88,8 @@ pub struct World {
 pub struct Ended {
     pub failure: Option<Failure>,
     pub marks: Coverage,
+    /// What came to its end.
+    pub census: Census,
     /// Over everything that happened.
     pub hash: String,
     pub lines: u64,
@@ -163,6 +166,7 @@ impl World {
         }
         let executions = self.store().executions().len() as u64;
         Ended {
+            census: self.census(),
             failure: self.failure,
             marks: self.marks,
             executions,
@@ -170,6 +174,17 @@ impl World {
             lines: self.trace.lines(),
             hash: self.trace.finish(),
         }
+    }
+
+    fn census(&self) -> Census {
+        let mut census = Census::default();
+        let ended = || self.checks.history.all().filter_map(|(id, tracked)| Some((id, tracked, tracked.ended?)));
+        census.add_workflows(ended().map(|(_, tracked, _)| &*tracked.definition));
+        for (id, _, status) in ended() {
+            let parent = self.checks.family.parent(id);
+            census.add_execution(status, parent.map_or(0, |parent| parent.depth));
+        }
+        census
     }
 
     fn happens(&mut self, event: Event) {
