@@ -6,6 +6,8 @@
 
 #[path = "golden/stories.rs"]
 mod stories;
+#[path = "golden/teller.rs"]
+mod teller;
 
 use orbit_core::definition::Definition;
 use orbit_core::execution::event::{Event, FORMAT, Recorded};

@@ -2,6 +2,7 @@
 //!
 //! Nothing here decides: a branch that can affect correctness belongs in `orbit_core`, where `sim` runs it too.
 
+pub mod contents;
 pub mod definition;
 pub mod driver;
 pub mod http;

@@ -117,7 +117,7 @@ async fn a_task_goes_to_a_worker_and_its_result_outlives_the_server() {
     assert_eq!(server.result("a").await, (Status::Completed, Some(json!("done"))));
     drop(more);
     server.stop().await;
-    assert_eq!(peek(&path).unwrap().fence.holder, None, "the fence was given up");
+    assert_eq!(peek(&path).unwrap().contents.fence.holder, None, "the fence was given up");
 
     let server = Server::start(&path).await;
     assert_eq!(server.result("a").await, (Status::Completed, Some(json!("done"))));

@@ -7,9 +7,10 @@ use super::{Node, RequestId};
 use crate::api::error::{ApiError, ErrorCode};
 use crate::api::request::Message;
 use crate::api::response::{Queried, Reply, Response, Signalled, Updated};
-use crate::definition::{Boundary, Local, nearest};
+use crate::definition::{Boundary, Definition, Local, nearest};
+use crate::execution::event::{Event, Recorded};
 use crate::execution::{Command, Refusal, admit, evaluate};
-use crate::id::{ExecutionId, QueryName};
+use crate::id::{ExecutionId, QueryName, SignalName};
 use crate::mutant::{Mutant, Mutants};
 use crate::store::append::Status;
 use crate::time::ClusterMs;
@@ -32,6 +33,46 @@ impl Ask {
             Ask::Cancel { reason } | Ask::Terminate { reason } => reason.as_ref().map_or(0, String::len) as u64,
             Ask::Signal(message) | Ask::Update(message) => message.memory(),
             Ask::Query(_) => 0,
+        }
+    }
+}
+
+/// Which of the two kinds of messages it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Signal,
+    Update,
+}
+
+impl Kind {
+    /// The schema of the payloads of this name, where it has one, or that there is no such name.
+    fn schema<'d>(self, definition: &'d Definition, name: &SignalName) -> Result<Option<&'d Value>, ApiError> {
+        let workflow = definition.name.as_str();
+        match self {
+            Kind::Signal => definition.signals.get(name).map(|signal| signal.payload.as_ref()).ok_or_else(|| {
+                let declared = definition.signals.keys().map(SignalName::as_str);
+                ApiError::new(ErrorCode::UnknownSignal, undeclared("signal", name.as_str(), workflow, declared))
+            }),
+            Kind::Update => definition.updates.get(name).map(|update| update.payload.as_ref()).ok_or_else(|| {
+                let declared = definition.updates.keys().map(SignalName::as_str);
+                ApiError::new(ErrorCode::UnknownUpdate, undeclared("update", name.as_str(), workflow, declared))
+            }),
+        }
+    }
+
+    /// What is said of a payload that does not match it.
+    fn invalid(self) -> ErrorCode {
+        match self {
+            Kind::Signal => ErrorCode::SignalPayloadInvalid,
+            Kind::Update => ErrorCode::UpdatePayloadInvalid,
+        }
+    }
+
+    /// The field that has the sender's id.
+    fn id_field(self) -> &'static str {
+        match self {
+            Kind::Signal => "signal_id",
+            Kind::Update => "update_id",
         }
     }
 }
@@ -70,8 +111,8 @@ impl<M: Mutants> Node<M> {
             Ask::Terminate { reason } => {
                 return self.take_end(draft, Command::Terminate { reason }, Status::Terminated, Reply::Terminated, now);
             }
-            Ask::Signal(message) => self.take_signal(draft, message, now),
-            Ask::Update(message) => self.take_update(draft, message, now),
+            Ask::Signal(message) => self.take_message(Kind::Signal, draft, message, now),
+            Ask::Update(message) => self.take_message(Kind::Update, draft, message, now),
             Ask::Query(name) => query(draft.resident.as_ref().expect("looked up above"), &name),
         };
         answer.map_or_else(Into::into, Response::ok)
@@ -98,70 +139,49 @@ impl<M: Mutants> Node<M> {
         }
     }
 
-    fn take_signal(&mut self, draft: &mut Draft, message: Message, now: ClusterMs) -> Result<Reply, ApiError> {
+    /// A signal or an update. One that is known by its sender's id is answered as it was the first time.
+    fn take_message(
+        &mut self,
+        kind: Kind,
+        draft: &mut Draft,
+        message: Message,
+        now: ClusterMs,
+    ) -> Result<Reply, ApiError> {
         let Message { name, payload, key } = message;
         let resident = draft.resident.as_ref().expect("the caller looked it up");
-        let forgets = self.mutants.planted(Mutant::SignalTakenTwice);
+        let forgets = kind == Kind::Signal && self.mutants.planted(Mutant::SignalTakenTwice);
         if let Some(sent) = key.as_ref().filter(|_| !forgets).and_then(|key| resident.state.sent(key)) {
-            if sent.name != name || sent.result.is_some() {
-                return Err(id_conflict("signal_id", &sent.name));
-            }
-            return Ok(Reply::Signalled(Signalled { seq: sent.seq }));
-        }
-        let definition = &resident.definition;
-        let Some(signal) = definition.signals.get(&name) else {
-            let declared = definition.signals.keys().map(|name| name.as_str());
-            let message = undeclared("signal", name.as_str(), definition.name.as_str(), declared);
-            return Err(ApiError::new(ErrorCode::UnknownSignal, message));
-        };
-        if !resident.state.is_running() {
-            return Err(finished(resident));
-        }
-        self.check_payload(resident, &name, signal.payload.as_ref(), &payload, ErrorCode::SignalPayloadInvalid)?;
-        let max = self.config.limits.max_pending_signals;
-        let command = Command::Signal { name, payload, key, max };
-        self.admit_message(draft, command, now)?;
-        let seq = draft.events.last().expect("it was recorded").seq;
-        Ok(Reply::Signalled(Signalled { seq }))
-    }
-
-    fn take_update(&mut self, draft: &mut Draft, message: Message, now: ClusterMs) -> Result<Reply, ApiError> {
-        let Message { name, payload, key } = message;
-        let resident = draft.resident.as_ref().expect("the caller looked it up");
-        if let Some(sent) = key.as_ref().and_then(|key| resident.state.sent(key)) {
-            return match &sent.result {
-                Some(result) if sent.name == name => {
+            return match (kind, &sent.result) {
+                (Kind::Signal, None) if sent.name == name => Ok(Reply::Signalled(Signalled { seq: sent.seq })),
+                (Kind::Update, Some(result)) if sent.name == name => {
                     Ok(Reply::Updated(Updated { seq: sent.seq, result: result.clone() }))
                 }
-                _ => Err(id_conflict("update_id", &sent.name)),
+                _ => Err(id_conflict(kind, &sent.name)),
             };
         }
-        let definition = &resident.definition;
-        let Some(update) = definition.updates.get(&name) else {
-            let declared = definition.updates.keys().map(|name| name.as_str());
-            let message = undeclared("update", name.as_str(), definition.name.as_str(), declared);
-            return Err(ApiError::new(ErrorCode::UnknownUpdate, message));
-        };
+        let schema = kind.schema(&resident.definition, &name)?;
         if !resident.state.is_running() {
             return Err(finished(resident));
         }
-        self.check_payload(resident, &name, update.payload.as_ref(), &payload, ErrorCode::UpdatePayloadInvalid)?;
+        self.check_payload(resident, &name, schema, &payload, kind.invalid())?;
         let max = self.config.limits.max_pending_signals;
-        let command = Command::Update { name, payload, key, max };
+        let command = match kind {
+            Kind::Signal => Command::Signal { name, payload, key, max },
+            Kind::Update => Command::Update { name, payload, key, max },
+        };
         self.admit_message(draft, command, now)?;
-        let recorded = draft.events.last().expect("it was recorded");
-        match &recorded.event {
-            crate::execution::Event::UpdateAccepted { result, .. } => {
-                Ok(Reply::Updated(Updated { seq: recorded.seq, result: result.clone() }))
-            }
-            other => unreachable!("an update is recorded as such, not as {other:?}"),
+        let Recorded { seq, event, .. } = draft.events.last().expect("it was recorded");
+        match event {
+            Event::SignalReceived { .. } => Ok(Reply::Signalled(Signalled { seq: *seq })),
+            Event::UpdateAccepted { result, .. } => Ok(Reply::Updated(Updated { seq: *seq, result: result.clone() })),
+            other => unreachable!("a message is recorded as such, not as {other:?}"),
         }
     }
 
     fn check_payload(
         &self,
         resident: &Resident,
-        name: &crate::id::SignalName,
+        name: &SignalName,
         schema: Option<&Value>,
         payload: &Value,
         code: ErrorCode,
@@ -227,7 +247,8 @@ fn undeclared<'d>(what: &str, name: &str, workflow: &str, declared: impl Iterato
     }
 }
 
-fn id_conflict(field: &str, name: &crate::id::SignalName) -> ApiError {
+fn id_conflict(kind: Kind, name: &SignalName) -> ApiError {
+    let field = kind.id_field();
     ApiError::new(ErrorCode::SignalIdConflict, format!("the {field} was used for `{name}` of this execution before"))
 }
 

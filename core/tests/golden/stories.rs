@@ -1,20 +1,12 @@
 //! What the golden histories are about: each story is told to `admit` and `decide` as a server would.
 
+use crate::teller::{Story, Teller};
 use orbit_core::definition::Definition;
-use orbit_core::execution::event::{Continued, Event, Labels, Parent, Recorded, TaskError};
-use orbit_core::execution::{ChildEnd, Command, State, admit, decide, next_run, next_wake};
-use orbit_core::id::{ClusterId, ExecutionId, Run, Seq, SessionId, UnitKey};
-use orbit_core::time::ClusterMs;
+use orbit_core::execution::event::{Event, Parent, Recorded, TaskError};
+use orbit_core::execution::{ChildEnd, Command, State, next_run};
+use orbit_core::id::{Run, Seq};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use uuid::Uuid;
-
-/// A told story. Its name is its execution's id.
-pub struct Story {
-    pub name: &'static str,
-    pub document: Value,
-    pub events: Vec<Recorded>,
-}
 
 /// All of them.
 pub fn all() -> Vec<Story> {
@@ -43,177 +35,6 @@ pub fn all() -> Vec<Story> {
         run_that_continues_as_new(),
         run_after_another(),
     ]
-}
-
-/// 2026-01-02 03:04:05.678Z
-const BEGIN: ClusterMs = ClusterMs(1_767_323_045_678);
-
-/// A server, as far as one execution goes.
-struct Teller {
-    name: &'static str,
-    document: Value,
-    definition: Definition,
-    state: State,
-    events: Vec<Recorded>,
-    now: ClusterMs,
-    deliveries: u128,
-    /// Refuses the output that is decided, for this reason.
-    refuse_output: Option<&'static str>,
-    /// Refuses the input of this step, as larger than so many bytes.
-    refuse_input: Option<(&'static str, u64)>,
-}
-
-impl Teller {
-    fn start(name: &'static str, document: Value, input: Value, labels: &[(&str, &str)]) -> Teller {
-        let mut teller = Teller::create(name, document, input, labels);
-        teller.decide();
-        teller
-    }
-
-    fn create(name: &'static str, document: Value, input: Value, labels: &[(&str, &str)]) -> Teller {
-        let definition = Definition::from_document(&document).unwrap_or_else(|p| panic!("{name}: {p:?}"));
-        Teller::create_as(name, document, definition, input, labels, Run(1), None, None)
-    }
-
-    #[allow(clippy::too_many_arguments)] // what a first event has
-    fn create_as(
-        name: &'static str,
-        document: Value,
-        definition: Definition,
-        input: Value,
-        labels: &[(&str, &str)],
-        run: Run,
-        parent: Option<Parent>,
-        continued: Option<Continued>,
-    ) -> Teller {
-        let event = Event::WorkflowCreated {
-            workflow: definition.name.clone(),
-            version: definition.version.clone(),
-            definition_hash: definition.hash.clone(),
-            input: Arc::new(input),
-            labels: labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect::<Labels>(),
-            cluster_id: ClusterId(Uuid::from_u128(0x0c1a_57e2)),
-            run,
-            parent,
-            continued,
-        };
-        let first = Recorded { seq: Seq(1), at_ms: BEGIN, event };
-        let state = State::begin(&ExecutionId::from(name), &first).expect("a first event");
-        let (events, now) = (vec![first], BEGIN);
-        Teller {
-            name,
-            document,
-            definition,
-            state,
-            events,
-            now,
-            deliveries: 0,
-            refuse_output: None,
-            refuse_input: None,
-        }
-    }
-
-    fn record(&mut self, event: Event) {
-        let at_ms = self.now.max(self.state.last_at);
-        let recorded = Recorded { seq: self.state.last.next(), at_ms, event };
-        self.state.apply(&recorded);
-        self.events.push(recorded);
-    }
-
-    fn decide(&mut self) {
-        loop {
-            let decided = decide(&self.definition, &self.state, self.now);
-            if decided.is_empty() {
-                return;
-            }
-            for event in decided {
-                match self.refusal(&event) {
-                    None => self.record(event),
-                    Some(command) => {
-                        let refused = admit(&self.definition, &self.state, &command, self.now);
-                        self.record(refused.expect("what is decided can be refused"));
-                        break;
-                    }
-                }
-            }
-        }
-    }
-
-    fn refusal(&self, decided: &Event) -> Option<Command> {
-        match decided {
-            Event::WorkflowCompleted { .. } => {
-                self.refuse_output.map(|message| Command::RefuseOutput { message: message.into() })
-            }
-            Event::StepScheduled { step, .. } => match self.refuse_input {
-                Some((refused, max)) if refused == step.as_str() => Some(Command::PayloadTooLarge {
-                    unit: Some(step.clone()),
-                    what: format!("the input of {step}"),
-                    max,
-                }),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-
-    /// Something comes from outside, 7 ms after what came before.
-    fn command(&mut self, command: Command) {
-        self.now = ClusterMs(self.now.0 + 7);
-        let admitted = admit(&self.definition, &self.state, &command, self.now);
-        let event = admitted.unwrap_or_else(|refusal| panic!("{}: {command:?}: {refusal}", self.name));
-        self.record(event);
-        self.decide();
-    }
-
-    /// Time passes until something is due.
-    fn wait(&mut self) {
-        let due = next_wake(&self.definition, &self.state);
-        self.now = due.unwrap_or_else(|| panic!("{} waits for nothing", self.name));
-        self.decide();
-    }
-
-    /// The step's scheduled attempt goes to a worker.
-    fn dispatch(&mut self, step: &str, worker: &str) -> Uuid {
-        let scheduled = self.state.scheduled().find(|(key, ..)| key.as_str() == step).map(|(.., seq)| seq);
-        let scheduled = scheduled.unwrap_or_else(|| panic!("{}: {step} is not scheduled", self.name));
-        self.deliveries += 1;
-        let token = Uuid::from_u128(0xde11_0000 + self.deliveries);
-        let session = SessionId(Uuid::from_u128(0x5e55_0000 + worker.len() as u128));
-        let unit: UnitKey = step.into();
-        self.command(Command::Dispatch { unit, scheduled, token, worker: worker.into(), session });
-        token
-    }
-
-    fn succeed(&mut self, token: Uuid, output: Value) {
-        self.command(Command::Succeed { token, output: Arc::new(output) });
-    }
-
-    fn fail(&mut self, token: Uuid, error: TaskError) {
-        self.command(Command::Fail { token, error });
-    }
-
-    fn lose(&mut self, token: Uuid) {
-        self.command(Command::Uncertain { token, reason: "the worker fell silent".into() });
-    }
-
-    fn send(&mut self, signal: &str, payload: Value, key: Option<&str>) {
-        let (name, payload, key) = (signal.into(), Arc::new(payload), key.map(Into::into));
-        self.command(Command::Signal { name, payload, key, max: 9 });
-    }
-
-    fn scheduled_first(&self) -> String {
-        self.state.scheduled().next().map(|(unit, ..)| unit.to_string()).expect("something is scheduled")
-    }
-
-    fn run(&mut self, step: &str, output: Value) {
-        let token = self.dispatch(step, "worker-1");
-        self.succeed(token, output);
-    }
-
-    fn end(self) -> Story {
-        assert!(self.state.has_ended(), "{}: {:?}", self.name, self.state);
-        Story { name: self.name, document: self.document, events: self.events }
-    }
 }
 
 fn order_of_six_tasks() -> Story {
@@ -605,7 +426,8 @@ fn run_after_another() -> Story {
     let mut events = next_run(&before.state, input, run).into_iter();
     let first = Recorded { seq: Seq(1), at_ms: before.now, event: events.next().expect("a first event") };
     let state = State::begin(&"run-after-another".into(), &first).expect("a first event");
-    let mut told = Teller { state, events: vec![first], ..before };
+    let mut told = before;
+    (told.state, told.events) = (state, vec![first]);
     events.for_each(|event| told.record(event));
     told.decide();
     told.wait();

@@ -1,33 +1,21 @@
 //! A look at a database from outside, and its migrations: for `orbit status --db` and `orbit db migrate`.
 
+use crate::contents::Contents;
 use crate::postgres::address::Address;
 use crate::postgres::connect::{Connector, Role, ServerSettings, Timeouts};
 use crate::postgres::migrate::{self, Migration};
 use crate::postgres::open::{self, OpenError};
 use crate::postgres::statement::column::{self, get};
 use crate::postgres::statement::{Link, Trouble, fence};
-use orbit_core::store::append::Status;
-use orbit_core::store::statement::FenceRow;
 use orbit_core::store::transaction::SCHEMA_VERSION;
 use std::time::Duration;
 
-/// What a database says of itself, all of one moment.
+/// What a database says of itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Peek {
-    /// Cluster id, mode, term, and who holds it. A server that was killed stays named until the next one starts.
-    pub fence: FenceRow,
+    pub contents: Contents,
     /// Whether some server has the election lock now.
     pub held: bool,
-    /// Executions by status; statuses without any are left out.
-    pub executions: Vec<(Status, u64)>,
-    /// Tasks that wait for a worker in the queue.
-    pub queued_tasks: u64,
-    /// Tasks that a waiting poll has claimed and that are not dispatched yet.
-    pub claimed_tasks: u64,
-    /// Registered workers, present or not.
-    pub workers: u64,
-    /// Deployed versions of workflows.
-    pub definitions: u64,
     pub settings: ServerSettings,
 }
 
@@ -96,18 +84,16 @@ fn read(link: &mut Link, settings: ServerSettings) -> Result<Peek, Trouble> {
     )?;
     let row = row.ok_or(Trouble::Again)?;
     let count = |index| get::<i64>(&row, index).map(|number| u64::try_from(number).unwrap_or(0));
-    let peek = Peek {
+    let contents = Contents {
         fence,
-        held,
         executions,
         queued_tasks: count(0)?,
         claimed_tasks: count(1)?,
         workers: count(2)?,
         definitions: count(3)?,
-        settings,
     };
     link.run("COMMIT")?;
-    Ok(peek)
+    Ok(Peek { contents, held, settings })
 }
 
 /// The versions of a database's tables.

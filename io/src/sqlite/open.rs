@@ -93,7 +93,7 @@ impl SqliteStore {
         }
         let lock = lock::take(&path).map_err(|refused| match refused {
             Refused::Held { pid } => {
-                let holder = peek::peek(&path).ok().and_then(|seen| seen.fence.holder);
+                let holder = peek::peek(&path).ok().and_then(|seen| seen.contents.fence.holder);
                 OpenError::Held { path: path.clone(), holder: HeldBy { holder, pid } }
             }
             Refused::Io(error) if may_not_write(&error) => OpenError::ReadOnly { path: path.clone() },

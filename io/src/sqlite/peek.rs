@@ -1,29 +1,17 @@
 //! A look at a database from outside, whether or not a server has it open: for `orbit status --db FILE`.
 
+use crate::contents::Contents;
 use crate::sqlite::schema::APPLICATION_ID;
 use crate::sqlite::statement::{column, fence};
-use orbit_core::store::append::Status;
-use orbit_core::store::statement::FenceRow;
 use orbit_core::store::transaction::SCHEMA_VERSION;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What a database says of itself, all of one moment.
+/// What a database says of itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Peek {
-    /// Cluster id, mode, term, and who holds it. A server that was killed stays named until the next one starts.
-    pub fence: FenceRow,
-    /// Executions by status; statuses without any are left out.
-    pub executions: Vec<(Status, u64)>,
-    /// Tasks that wait for a worker in the queue.
-    pub queued_tasks: u64,
-    /// Tasks that a waiting poll has claimed and that are not dispatched yet.
-    pub claimed_tasks: u64,
-    /// Registered workers, present or not.
-    pub workers: u64,
-    /// Deployed versions of workflows.
-    pub definitions: u64,
+    pub contents: Contents,
     /// `wal` on every database that a server had open.
     pub journal_mode: String,
 }
@@ -75,13 +63,13 @@ fn read(connection: &mut Connection) -> rusqlite::Result<Peek> {
         .query_map([], |row| Ok((column::status(row, 0)?, column::number(row, 1)?)))?
         .collect::<rusqlite::Result<Vec<_>>>()?;
     executions.sort();
-    Ok(Peek {
+    let contents = Contents {
         fence: fence::read(&moment)?,
         executions,
         queued_tasks: count("SELECT count(*) FROM orbit_tasks WHERE state = 'queued'")?,
         claimed_tasks: count("SELECT count(*) FROM orbit_tasks WHERE state = 'claimed'")?,
         workers: count("SELECT count(*) FROM orbit_workers")?,
         definitions: count("SELECT count(*) FROM workflow_definitions")?,
-        journal_mode,
-    })
+    };
+    Ok(Peek { contents, journal_mode })
 }

@@ -26,7 +26,7 @@ fn servers_that_start_at_once_on_an_empty_database_make_one_set_of_tables() {
             std::thread::spawn(move || {
                 let applied = open(&url, Migrate::Auto).unwrap().applied().len();
                 let seen = peek(Address::parse(&url).unwrap()).unwrap();
-                (applied, seen.fence.cluster_id.0)
+                (applied, seen.contents.fence.cluster_id.0)
             })
         })
         .collect();
@@ -113,7 +113,7 @@ fn a_look_at_a_database_shows_what_is_in_it_and_needs_no_lock() {
     store.written(fence, vec![create]);
     store.claim(fence, 1, vec![want(&["pay"], &[7])]);
     let seen = peek(Address::parse(&store.place.database.url()).unwrap()).unwrap();
-    assert_eq!((seen.fence.fence, seen.fence.holder), (fence, Some(holder())));
-    assert_eq!((seen.queued_tasks, seen.claimed_tasks, seen.executions.len()), (1, 1, 1));
+    assert_eq!((seen.contents.fence.fence, seen.contents.fence.holder), (fence, Some(holder())));
+    assert_eq!((seen.contents.queued_tasks, seen.contents.claimed_tasks, seen.contents.executions.len()), (1, 1, 1));
     assert_eq!((seen.settings.synchronous_commit.as_str(), seen.settings.fsync.as_str()), ("on", "on"));
 }

@@ -156,14 +156,17 @@ fn a_look_from_outside_sees_who_writes_and_how_much_there_is() {
     store.written(fence, vec![group(4, vec![end("c", 1)])]);
     store.claim(fence, 1, vec![want(&["pay"], &[1])]);
     let seen = peek(&store.place.path).unwrap();
-    assert_eq!((seen.fence.fence, seen.fence.holder), (fence, Some(holder())));
-    assert_eq!(seen.executions, [(Status::Running, 2), (Status::Completed, 1)]);
-    assert_eq!((seen.queued_tasks, seen.claimed_tasks, seen.workers, seen.definitions), (2, 1, 0, 0));
+    assert_eq!((seen.contents.fence.fence, seen.contents.fence.holder), (fence, Some(holder())));
+    assert_eq!(seen.contents.executions, [(Status::Running, 2), (Status::Completed, 1)]);
+    assert_eq!(
+        (seen.contents.queued_tasks, seen.contents.claimed_tasks, seen.contents.workers, seen.contents.definitions),
+        (2, 1, 0, 0)
+    );
     assert_eq!(seen.journal_mode, "wal");
     // After a clean stop too, when only the one file is left.
     store.done(Connection::Control, Transaction::Release(fence));
     let (folder, path) = store.close();
-    assert_eq!(peek(&path).unwrap().fence.holder, None);
+    assert_eq!(peek(&path).unwrap().contents.fence.holder, None);
     let nowhere = path.with_file_name("nowhere.db");
     assert!(peek(&nowhere).unwrap_err().to_string().contains("there is no database at"));
     assert!(!nowhere.exists());

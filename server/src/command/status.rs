@@ -5,8 +5,8 @@ use crate::cli::{Remote, StatusArgs};
 use crate::database::Database;
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Form};
-use orbit_core::store::append::Status as ExecutionStatus;
-use orbit_core::store::statement::{FenceRow, Holder};
+use orbit_core::store::statement::Holder;
+use orbit_io::contents::Contents;
 use orbit_io::{postgres, sqlite};
 use orbit_sdk::{Value, json};
 use std::path::Path;
@@ -57,17 +57,12 @@ async fn of_server(remote: &Remote, form: Form) -> Result<(), Failure> {
     Err(Failure::new(format!("the server is not ready{reason}")))
 }
 
-/// What a database says of itself.
+/// A database, and what it says of itself.
 struct Seen {
     database: String,
-    fence: FenceRow,
+    contents: Contents,
     /// Whether the server that the fence names runs; none where that cannot be known here.
     runs: Option<bool>,
-    executions: Vec<(ExecutionStatus, u64)>,
-    queued_tasks: u64,
-    claimed_tasks: u64,
-    workers: u64,
-    definitions: u64,
     /// How durable commits are, by the database's own names, for programs and for people.
     durability: Vec<(&'static str, &'static str, String)>,
 }
@@ -75,30 +70,17 @@ struct Seen {
 fn look(db: &str) -> Result<Seen, Failure> {
     match Database::parse(db)? {
         Database::Sqlite(path) => {
-            let seen = sqlite::peek(&path).map_err(|error| {
+            let sqlite::Peek { contents, journal_mode } = sqlite::peek(&path).map_err(|error| {
                 let exit = if matches!(error, sqlite::PeekError::Missing(_)) { Exit::NotFound } else { Exit::Failure };
                 Failure::new(error.to_string()).exit(exit)
             })?;
-            let sqlite::Peek { fence, executions, queued_tasks, claimed_tasks, workers, definitions, journal_mode } =
-                seen;
+            let runs = contents.fence.holder.as_ref().and_then(process_runs);
             let durability = vec![("journal_mode", "journal mode", journal_mode)];
-            let database = path.display().to_string();
-            let runs = fence.holder.as_ref().and_then(process_runs);
-            Ok(Seen {
-                database,
-                fence,
-                runs,
-                executions,
-                queued_tasks,
-                claimed_tasks,
-                workers,
-                definitions,
-                durability,
-            })
+            Ok(Seen { database: path.display().to_string(), contents, runs, durability })
         }
         Database::Postgres(_, address) => {
             let database = address.shown().to_owned();
-            let seen = postgres::peek(*address).map_err(|error| {
+            let postgres::peek::Peek { contents, held, settings } = postgres::peek(*address).map_err(|error| {
                 use postgres::{OpenError, PeekError};
                 let exit = match &error {
                     PeekError::Empty { .. } | PeekError::Open(OpenError::NoDatabase { .. }) => Exit::NotFound,
@@ -108,33 +90,13 @@ fn look(db: &str) -> Result<Seen, Failure> {
                 };
                 Failure::new(error.to_string()).exit(exit)
             })?;
-            let postgres::peek::Peek {
-                fence,
-                held,
-                executions,
-                queued_tasks,
-                claimed_tasks,
-                workers,
-                definitions,
-                settings,
-            } = seen;
             let durability = vec![
                 ("postgres", "postgresql", settings.version),
                 ("synchronous_commit", "synchronous commit", settings.synchronous_commit),
                 ("fsync", "fsync", settings.fsync),
             ];
-            let runs = fence.holder.as_ref().map(|_| held);
-            Ok(Seen {
-                database,
-                fence,
-                runs,
-                executions,
-                queued_tasks,
-                claimed_tasks,
-                workers,
-                definitions,
-                durability,
-            })
+            let runs = contents.fence.holder.as_ref().map(|_| held);
+            Ok(Seen { database, contents, runs, durability })
         }
     }
 }
@@ -153,8 +115,9 @@ fn process_runs(holder: &Holder) -> Option<bool> {
 fn of_database(db: &str, form: Form) -> Result<(), Failure> {
     let seen = look(db)?;
     let whole = as_json(&seen);
-    output::one(form, &whole, &seen.fence.cluster_id.to_string(), || {
-        let holder = match &seen.fence.holder {
+    let Contents { fence, executions, queued_tasks, claimed_tasks, workers, definitions } = &seen.contents;
+    output::one(form, &whole, &fence.cluster_id.to_string(), || {
+        let holder = match &fence.holder {
             None => "none".into(),
             Some(holder) => {
                 let addr = holder.addr.as_ref().map(|addr| format!(", serving {addr}")).unwrap_or_default();
@@ -169,19 +132,19 @@ fn of_database(db: &str, form: Form) -> Result<(), Failure> {
             }
         };
         let executions: Vec<String> =
-            seen.executions.iter().map(|(status, count)| format!("{count} {}", status.as_str())).collect();
+            executions.iter().map(|(status, count)| format!("{count} {}", status.as_str())).collect();
         let durability = seen.durability.iter().map(|(_, name, value)| (*name, value.clone()));
         let fields: Vec<(&str, String)> = [
             ("database", seen.database.clone()),
-            ("cluster id", seen.fence.cluster_id.to_string()),
-            ("mode", seen.fence.mode.clone()),
-            ("term", seen.fence.fence.term.to_string()),
+            ("cluster id", fence.cluster_id.to_string()),
+            ("mode", fence.mode.clone()),
+            ("term", fence.fence.term.to_string()),
             ("last writer", holder),
             ("executions", if executions.is_empty() { "none".into() } else { executions.join(", ") }),
-            ("queued tasks", (seen.queued_tasks + seen.claimed_tasks).to_string()),
-            ("workers", seen.workers.to_string()),
-            ("definitions", seen.definitions.to_string()),
-            ("schema version", seen.fence.schema_version.to_string()),
+            ("queued tasks", (queued_tasks + claimed_tasks).to_string()),
+            ("workers", workers.to_string()),
+            ("definitions", definitions.to_string()),
+            ("schema version", fence.schema_version.to_string()),
         ]
         .into_iter()
         .chain(durability)
@@ -191,14 +154,15 @@ fn of_database(db: &str, form: Form) -> Result<(), Failure> {
 }
 
 fn as_json(seen: &Seen) -> Value {
+    let Contents { fence, executions, queued_tasks, claimed_tasks, workers, definitions } = &seen.contents;
     let executions: serde_json::Map<String, Value> =
-        seen.executions.iter().map(|(status, count)| (status.as_str().to_owned(), json!(count))).collect();
+        executions.iter().map(|(status, count)| (status.as_str().to_owned(), json!(count))).collect();
     let mut whole = json!({
-        "database": seen.database, "cluster_id": seen.fence.cluster_id, "mode": seen.fence.mode,
-        "term": seen.fence.fence.term, "holder": seen.fence.holder, "holder_runs": seen.runs,
+        "database": seen.database, "cluster_id": fence.cluster_id, "mode": fence.mode,
+        "term": fence.fence.term, "holder": fence.holder, "holder_runs": seen.runs,
         "executions": executions,
-        "queued_tasks": seen.queued_tasks, "claimed_tasks": seen.claimed_tasks, "workers": seen.workers,
-        "definitions": seen.definitions, "schema_version": seen.fence.schema_version,
+        "queued_tasks": queued_tasks, "claimed_tasks": claimed_tasks, "workers": workers,
+        "definitions": definitions, "schema_version": fence.schema_version,
     });
     for (name, _, value) in &seen.durability {
         whole[*name] = json!(value);

@@ -1,4 +1,6 @@
-//! The primitives that statements are made of.
+//! The primitives that statements are made of; advisory locks in a file of their own.
+
+mod advisory;
 
 use super::SessionId;
 use super::engine::{Domain, Flaw, State, Writable};
@@ -542,41 +544,6 @@ impl<D: Domain + ?Sized> Context<'_, D> {
         }
     }
 
-    /// Takes an advisory lock, and waits for it where it must (R20).
-    pub fn advisory_lock(&mut self, key: i64, shared: bool, scope: Scope) -> Result<(), Stop> {
-        let tag = Tag::Advisory(key);
-        if self.running().asked.take() == Some(tag) {
-            return Ok(());
-        }
-        self.running().asked = Some(tag);
-        self.ask(tag, advisory_mode(shared), scope)?;
-        self.running().asked = None;
-        Ok(())
-    }
-
-    /// The same without waiting; whether it has it.
-    pub fn try_advisory_lock(&mut self, key: i64, shared: bool, scope: Scope) -> bool {
-        let asked = self.state.locks.ask(self.session, Tag::Advisory(key), advisory_mode(shared), scope, false);
-        asked == Request::Granted
-    }
-
-    /// Gives one count of a session's advisory lock back; whether it was held.
-    pub fn advisory_unlock(&mut self, key: i64, shared: bool) -> bool {
-        let tag = Tag::Advisory(key);
-        match self.state.locks.release(self.session, tag, advisory_mode(shared), Scope::Session) {
-            Some(woken) => {
-                self.state.runnable.extend(woken);
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// Whether this session holds that advisory lock, however.
-    pub fn holds_advisory(&self, key: i64) -> bool {
-        self.state.locks.holds(self.session, Tag::Advisory(key))
-    }
-
     /// True time, in microseconds.
     pub fn true_time_us(&self) -> u64 {
         self.state.now
@@ -601,8 +568,4 @@ impl<D: Domain + ?Sized> Context<'_, D> {
     pub fn unique_violation() -> Stop {
         Stop::Fails(SqlError::error(Code::UniqueViolation))
     }
-}
-
-fn advisory_mode(shared: bool) -> Mode {
-    if shared { Mode::Share } else { Mode::Exclusive }
 }

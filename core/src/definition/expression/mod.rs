@@ -6,6 +6,7 @@
 //!
 //! * [`vocabulary`]: the names, functions, filters and tests that exist.
 //! * `scan`: bounds on the source, and the names and paths that it uses.
+//! * `path`: what a path leads to. `render`: a template with the values of its expressions.
 //! * `engine`: minijinja, cut down to what is deterministic and bounded.
 //! * `filters`: its words that pay for what they cost.
 //!
@@ -14,23 +15,25 @@
 
 mod engine;
 mod filters;
+mod path;
+mod render;
 mod scan;
 pub mod vocabulary;
 
 pub use engine::{MAX_RENDERED_BYTES, MAX_WORK};
+pub(super) use path::{from_start, kind};
 pub use scan::{LocalName, MAX_NESTING, MAX_SOURCE_BYTES, MAX_TOKENS};
 
 use super::MAX_DEPTH;
-use super::nearest::did_you_mean;
 use super::problem::Spot;
 use crate::execution::event::Json;
 use crate::id::{ExecutionId, Run, StepId, Version, WorkflowName};
-use engine::{Budget, Failure, Program};
+use engine::Program;
 use scan::Scan;
 pub(super) use scan::{Access, Literal, Path, Root};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -194,8 +197,7 @@ impl Template {
 
     /// The value with every expression evaluated.
     pub fn render(&self, scope: &Scope<'_>) -> Result<Value, ExpressionError> {
-        Renderer { scope, compiled: &self.compiled, names: None, budget: Budget::new(), depth: 0 }
-            .node(&self.compiled.node)
+        render::render(&self.compiled, scope)
     }
 
     /// The template as written.
@@ -473,240 +475,6 @@ impl Node {
             Node::Constant(value) => Some(value),
             _ => None,
         }
-    }
-}
-
-struct Renderer<'a, 's> {
-    scope: &'a Scope<'s>,
-    compiled: &'a Compiled,
-    /// The scope as the engine sees it, made when an expression first needs it.
-    names: Option<minijinja::Value>,
-    budget: Budget,
-    /// Lists and objects around what is rendered.
-    depth: usize,
-}
-
-impl Renderer<'_, '_> {
-    fn node(&mut self, node: &Node) -> Result<Value, ExpressionError> {
-        Ok(match node {
-            Node::Constant(value) => value.clone(),
-            Node::Expression(source) => self.value(source)?,
-            Node::Text(pieces) => {
-                let mut text = String::new();
-                for piece in pieces {
-                    match piece {
-                        Piece::Text(plain) => text.push_str(plain),
-                        Piece::Expression(source) => match self.value(source)? {
-                            Value::String(value) => text.push_str(&value),
-                            value => text.push_str(&value.to_string()),
-                        },
-                    }
-                }
-                Value::String(text)
-            }
-            Node::List(nodes) => {
-                self.depth += 1;
-                let items = nodes.iter().map(|n| self.node(n)).collect::<Result<_, _>>()?;
-                self.depth -= 1;
-                Value::Array(items)
-            }
-            Node::Object(nodes) => {
-                self.depth += 1;
-                let mut fields = Map::new();
-                for (key, node) in nodes {
-                    fields.insert(key.clone(), self.node(node)?);
-                }
-                self.depth -= 1;
-                Value::Object(fields)
-            }
-        })
-    }
-
-    fn value(&mut self, source: &Source) -> Result<Value, ExpressionError> {
-        let error = |message: String| ExpressionError { source_text: shortened(&source.text), message };
-        let Some(program) = &source.program else {
-            let path = source.paths.first().expect("an expression without a program is one path");
-            let value = path.follow(self.scope).map_err(|missing| error(missing.to_string()))?;
-            self.budget.spend_json(&value, self.depth).map_err(error)?;
-            return Ok(value.into_owned());
-        };
-        let names = match &self.names {
-            Some(names) => names.clone(),
-            None => {
-                let names = engine_names(self.scope, self.compiled, &mut self.budget).map_err(error)?;
-                self.names.insert(names).clone()
-            }
-        };
-        engine::run(program, &names, &mut self.budget, self.depth).map_err(|failure| {
-            error(match failure {
-                Failure::Other(message) => message,
-                Failure::Undefined => explain_undefined(source, self.scope),
-            })
-        })
-    }
-}
-
-/// What the engine sees of a scope: of the outputs and the local names only those that the template reads.
-fn engine_names(scope: &Scope<'_>, compiled: &Compiled, budget: &mut Budget) -> Result<minijinja::Value, String> {
-    let text = minijinja::Value::from;
-    let mut outputs = BTreeMap::new();
-    for id in compiled.references.keys() {
-        let absent = scope.local.absent_is_null.then_some(&Value::Null);
-        if let Some(output) = scope.output(id).map(|output| output.as_ref()).or(absent) {
-            let output = engine::from_json(output, budget)?;
-            outputs.insert(id.to_string(), engine::names(BTreeMap::from([("output".to_owned(), output)])));
-        }
-    }
-    let execution = [
-        ("id".to_owned(), text(scope.execution.as_str())),
-        ("workflow".to_owned(), text(scope.workflow.as_str())),
-        ("version".to_owned(), text(scope.version.as_str())),
-        ("run".to_owned(), minijinja::Value::from(scope.run.0)),
-        ("continue_suggested".to_owned(), minijinja::Value::from(scope.local.continue_suggested)),
-    ];
-    let mut names = BTreeMap::from([
-        ("input".to_owned(), engine::from_json(scope.input, budget)?),
-        ("steps".to_owned(), engine::names(outputs)),
-        ("execution".to_owned(), engine::names(execution.into())),
-    ]);
-    for name in compiled.locals.keys() {
-        if let Some(value) = scope.local.get(*name) {
-            names.insert(name.as_str().to_owned(), engine::from_json(&value, budget)?);
-        }
-    }
-    Ok(engine::names(names))
-}
-
-/// Why an expression came upon something that is not there: the paths of it that lead nowhere.
-fn explain_undefined(source: &Source, scope: &Scope<'_>) -> String {
-    let missing: BTreeSet<String> =
-        source.paths.iter().filter_map(|path| path.follow(scope).err()).map(|m| m.to_string()).collect();
-    if missing.is_empty() {
-        "reads something that is not there, or has an `if` without an `else`".into()
-    } else {
-        missing.into_iter().collect::<Vec<_>>().join("; ")
-    }
-}
-
-/// A path that leads nowhere.
-struct Missing<'p> {
-    /// The path up to the value that has no such field.
-    up_to: String,
-    access: Option<&'p Access>,
-    found: Option<Value>,
-}
-
-impl Path {
-    /// The value at the end of the path. A field of null is null.
-    fn follow<'v>(&self, scope: &Scope<'v>) -> Result<Cow<'v, Value>, Missing<'_>> {
-        let (mut value, mut up_to) = match &self.root {
-            Root::Input => (Cow::Borrowed(scope.input.as_ref()), "input".to_owned()),
-            Root::Output(step) => {
-                let up_to = format!("steps.{step}.output");
-                match scope.output(step) {
-                    Some(output) => (Cow::Borrowed(output.as_ref()), up_to),
-                    None if scope.local.absent_is_null => return Ok(Cow::Owned(Value::Null)),
-                    None => return Err(Missing { up_to, access: None, found: None }),
-                }
-            }
-            Root::Execution => {
-                let fields = serde_json::json!({
-                    "id": scope.execution, "workflow": scope.workflow, "version": scope.version, "run": scope.run,
-                    "continue_suggested": scope.local.continue_suggested,
-                });
-                (Cow::Owned(fields), "execution".to_owned())
-            }
-            Root::Local(name) => {
-                let up_to = name.as_str().to_owned();
-                match scope.local.get(*name) {
-                    Some(value) => (value, up_to),
-                    None => return Err(Missing { up_to, access: None, found: None }),
-                }
-            }
-        };
-        for access in &self.accesses {
-            if value.is_null() {
-                return Ok(Cow::Owned(Value::Null));
-            }
-            let next = match value {
-                Cow::Borrowed(value) => access.of(value),
-                Cow::Owned(ref value) => access.of(value).map(|v| Cow::Owned(v.into_owned())),
-            };
-            let Some(next) = next else {
-                return Err(Missing { up_to, access: Some(access), found: Some(value.into_owned()) });
-            };
-            value = next;
-            match access {
-                Access::Key(key) => up_to.push_str(&format!(".{key}")),
-                Access::Index(index) => up_to.push_str(&format!("[{index}]")),
-            }
-        }
-        Ok(value)
-    }
-}
-
-impl Access {
-    /// The field or item; of a text its character, as the engine has it.
-    pub(super) fn of<'v>(&self, value: &'v Value) -> Option<Cow<'v, Value>> {
-        match (self, value) {
-            (Access::Key(key), Value::Object(fields)) => fields.get(key).map(Cow::Borrowed),
-            (Access::Index(index), Value::Array(items)) => {
-                items.get(from_start(*index, items.len())?).map(Cow::Borrowed)
-            }
-            (Access::Index(index), Value::String(text)) => {
-                let character = text.chars().nth(from_start(*index, text.chars().count())?)?;
-                Some(Cow::Owned(Value::String(character.into())))
-            }
-            _ => None,
-        }
-    }
-}
-
-/// The position that an index names; negative ones count from the end.
-pub(super) fn from_start(index: i64, length: usize) -> Option<usize> {
-    let distance = usize::try_from(index.unsigned_abs()).ok()?;
-    if index < 0 { length.checked_sub(distance) } else { Some(distance) }
-}
-
-impl fmt::Display for Missing<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let up_to = &self.up_to;
-        match (self.access, &self.found) {
-            (Some(Access::Key(key)), Some(Value::Object(fields))) => {
-                let hint = did_you_mean(key, fields.keys().map(String::as_str), || {
-                    let some: Vec<_> = fields.keys().take(8).map(|k| format!("`{}`", shortened(k))).collect();
-                    match (some.is_empty(), fields.len() > some.len()) {
-                        (true, _) => "it has none".to_owned(),
-                        (false, false) => format!("it has {}", some.join(", ")),
-                        (false, true) => format!("it has {} and others", some.join(", ")),
-                    }
-                });
-                write!(f, "`{up_to}` has no field `{key}`; {hint}")
-            }
-            (Some(Access::Index(index)), Some(Value::Array(items))) => {
-                write!(f, "`{up_to}` has {} items, and so none at [{index}]", items.len())
-            }
-            (Some(Access::Key(key)), Some(found)) => {
-                write!(f, "`{up_to}` is {}, which has no field `{key}`", kind(found))
-            }
-            (Some(Access::Index(index)), Some(found)) => {
-                write!(f, "`{up_to}` is {}, which has no item [{index}]", kind(found))
-            }
-            _ if up_to.starts_with("steps.") => write!(f, "`{up_to}` is not there: the step has not ended"),
-            _ => write!(f, "`{up_to}` is not there"),
-        }
-    }
-}
-
-/// A value's kind, with its article.
-pub(super) fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
     }
 }
 
