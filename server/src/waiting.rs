@@ -38,9 +38,9 @@ pub fn sentence(waiting: &Waiting) -> String {
         }
         "retry" => format!("{count} begins at {until}{failed}"),
         "sleep" => format!("sleeps until {until}"),
-        "signal" => {
+        "signal" | "update" => {
             let until = waiting.until_ms.map(|at| format!(", until {}", time(at))).unwrap_or_default();
-            format!("waits for the signal `{}` since {since}{until}", signal(waiting))
+            format!("waits for the {} `{}` since {since}{until}", waiting.reason, awaited(waiting))
         }
         "child" => format!("runs as the child execution {} since {since}", child(waiting)),
         "items" => {
@@ -52,8 +52,8 @@ pub fn sentence(waiting: &Waiting) -> String {
     }
 }
 
-/// What would be right to do about it.
-pub fn advice(waiting: &Waiting) -> String {
+/// What would be right to do about it, of the execution with this id.
+pub fn advice(execution: &str, waiting: &Waiting) -> String {
     match waiting.reason.as_str() {
         "no_worker" if !waiting.other_versions.is_empty() => format!(
             "start a worker that offers {}, or deploy a new version of the workflow with another `contract_version`",
@@ -74,11 +74,11 @@ pub fn advice(waiting: &Waiting) -> String {
             None => "wait".into(),
         },
         "retry" => "mend what the error names before then, or wait".into(),
-        "signal" => format!(
-            "send it: `orbit executions signal ID {0}` (`orbit executions update ID {0}`, where it is an update)",
-            signal(waiting)
-        ),
-        "child" => format!("`orbit why {}` says what it waits for", child(waiting)),
+        "signal" | "update" => {
+            let (id, name) = (quoted(execution), awaited(waiting));
+            format!("send it: `orbit executions {} {id} {name} --payload …`", waiting.reason)
+        }
+        "child" => format!("`orbit why {}` says what it waits for", quoted(child(waiting))),
         "items" => "wait; what each item that is under way waits for stands beside this".into(),
         "server" => "wait a moment; if it stays so, look at the server's log and its database".into(),
         _ => "wait".into(),
@@ -113,8 +113,14 @@ fn age(ms: u64) -> String {
     }
 }
 
-fn signal(waiting: &Waiting) -> &str {
-    waiting.signal.as_deref().unwrap_or("?")
+/// The signal or update that is awaited.
+fn awaited(waiting: &Waiting) -> &str {
+    waiting.signal.as_deref().or(waiting.update.as_deref()).unwrap_or("?")
+}
+
+/// An id as a shell takes it: those of items have brackets, which stand for file names.
+fn quoted(id: &str) -> String {
+    if id.contains('[') { format!("'{id}'") } else { id.into() }
 }
 
 fn child(waiting: &Waiting) -> &str {
@@ -199,7 +205,7 @@ mod tests {
             (
                 json!({"reason": "signal", "signal": "paid"}),
                 "waits for the signal `paid` since 1970-01-01 00:00:00.000Z",
-                "`orbit executions signal ID paid`",
+                "`orbit executions signal e-1 paid --payload …`",
             ),
             (
                 json!({"reason": "signal", "signal": "paid", "until_ms": 1000}),
@@ -207,9 +213,19 @@ mod tests {
                 "send it",
             ),
             (
+                json!({"reason": "update", "update": "change"}),
+                "waits for the update `change` since 1970-01-01 00:00:00.000Z",
+                "`orbit executions update e-1 change --payload …`",
+            ),
+            (
                 json!({"reason": "child", "execution_id": "e~pay"}),
                 "runs as the child execution e~pay since 1970",
                 "`orbit why e~pay`",
+            ),
+            (
+                json!({"reason": "child", "execution_id": "e~pay[3]"}),
+                "runs as the child execution e~pay[3] since 1970",
+                "`orbit why 'e~pay[3]'`",
             ),
             (json!({"reason": "items", "items": 10, "ended": 3}), "3 of 10 items have ended; it began at 1970", "wait"),
             (json!({"reason": "server"}), "the server goes on with it by itself", "wait a moment"),
@@ -217,7 +233,7 @@ mod tests {
         ] {
             let waiting = waiting(fields);
             assert!(sentence(&waiting).starts_with(says), "{}", sentence(&waiting));
-            assert!(advice(&waiting).contains(advises), "{}", advice(&waiting));
+            assert!(advice("e-1", &waiting).contains(advises), "{}", advice("e-1", &waiting));
         }
     }
 }

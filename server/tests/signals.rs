@@ -103,8 +103,9 @@ async fn until(client: &Client, id: &str, wanted: impl Fn(&Execution) -> bool) -
     }
 }
 
-fn awaits(signal: &str) -> impl Fn(&Execution) -> bool {
-    move |execution| execution.waiting.iter().any(|one| one.signal.as_deref() == Some(signal))
+fn awaits(name: &str) -> impl Fn(&Execution) -> bool {
+    let is = move |one: &Option<String>| one.as_deref() == Some(name);
+    move |execution| execution.waiting.iter().any(|one| is(&one.signal) || is(&one.update))
 }
 
 /// The code and the message of a refusal.
@@ -365,7 +366,7 @@ async fn the_command_line_sends_signals_and_updates_asks_queries_and_ends_execut
     stage.start("Talk", "t", Value::Null).await;
     let why = stage.run(&["why", "t"]);
     assert!(why.stdout.contains("a: waits for the signal `first` since "), "{why:?}");
-    assert!(why.stdout.contains("orbit executions signal ID first"), "{why:?}");
+    assert!(why.stdout.contains("orbit executions signal t first --payload …"), "{why:?}");
 
     let payload = write(stage.folder.path(), "payload.json", r#"{"by": "ada"}"#);
     let sent = stage.run(&["executions", "signal", "t", "first", "--payload", &payload, "--id", "s-1"]);

@@ -272,7 +272,7 @@ fn judge(update: &Update, state: &State, payload: &Json) -> Result<Json, Refusal
     if let Some(when) = &update.when {
         match &*render(when)? {
             Value::Bool(true) => {}
-            Value::Bool(false) => return Err(Refusal::Rejected("the workflow does not take it now".into())),
+            Value::Bool(false) => return Err(Refusal::Rejected("its `when` is false".into())),
             other => {
                 return Err(Refusal::Rejected(format!("its `when` must give true or false; it gave {other}")));
             }

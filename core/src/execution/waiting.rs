@@ -82,6 +82,13 @@ pub enum Reason {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until_ms: Option<ClusterMs>,
     },
+    /// No update of this name has been taken.
+    Update {
+        update: SignalName,
+        /// When it waits no longer, where the step has a `timeout`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until_ms: Option<ClusterMs>,
+    },
     /// Items are under way, or wait for their turn.
     Items { items: u64, ended: u64 },
     /// A child runs.
@@ -162,7 +169,7 @@ fn of_unit(definition: &Definition, state: &State, key: &UnitKey, unit: &Unit, o
                 StepKind::ContinueAsNew(_) => WaitingKind::ContinueAsNew,
                 StepKind::Task(_) | StepKind::Compute(_) => WaitingKind::Compute,
             };
-            (kind, of_others(state, key, unit))
+            (kind, of_others(definition, state, key, unit))
         }
     };
     let part = (key.as_str() != step.id.as_str()).then(|| key.clone());
@@ -203,10 +210,16 @@ fn of_task(state: &State, task: &TaskStep, unit: &Unit, offers: &dyn Offers) -> 
     }
 }
 
-fn of_others(state: &State, key: &UnitKey, unit: &Unit) -> Reason {
+fn of_others(definition: &Definition, state: &State, key: &UnitKey, unit: &Unit) -> Reason {
     match &unit.status {
         UnitStatus::Sleeping { fire_at } => Reason::Sleep { until_ms: *fire_at },
-        UnitStatus::Awaiting { signal, deadline } => Reason::Signal { signal: signal.clone(), until_ms: *deadline },
+        UnitStatus::Awaiting { signal: name, deadline } => {
+            let (name, until_ms) = (name.clone(), *deadline);
+            match definition.updates.contains_key(&name) {
+                true => Reason::Update { update: name, until_ms },
+                false => Reason::Signal { signal: name, until_ms },
+            }
+        }
         UnitStatus::Child { child, .. } => Reason::Child { execution_id: child.clone() },
         UnitStatus::FannedOut => match state.fans.get(key) {
             Some(fan) => Reason::Items { items: fan.items.len() as u64, ended: fan.ended() },
@@ -249,7 +262,9 @@ mod tests {
             {"id": "charge", "task": "payments.charge", "retry": retry},
             {"id": "nap", "sleep": "10s", "after": []},
             {"id": "later", "task": "mail.send"},
-        ]});
+            {"id": "word", "await": "paid", "after": []},
+            {"id": "answer", "await": "change", "after": [], "timeout": "1s", "otherwise": null},
+        ], "signals": {"paid": {}}, "updates": {"change": {}}});
         Definition::from_document(&document).expect("it is right")
     }
 
@@ -352,6 +367,22 @@ mod tests {
         assert_eq!(both[1], expected);
         let skipped = Event::StepSkipped { step: "nap".into(), reason: "no".into() };
         assert_eq!(seen(vec![event(3, skipped)], &[]), json!([]));
+    }
+
+    #[test]
+    fn what_is_awaited_is_told_as_the_signal_or_the_update_that_it_is() {
+        let awaits = |step: &str, name: &str, deadline: Option<i64>| Event::SignalAwaited {
+            step: step.into(),
+            signal: name.into(),
+            deadline_ms: deadline.map(ClusterMs),
+        };
+        let both =
+            seen(vec![event(3, awaits("word", "paid", None)), event(4, awaits("answer", "change", Some(1004)))], &[]);
+        let expected = json!([
+            {"step_id": "word", "kind": "await", "since_ms": 3, "reason": "signal", "signal": "paid"},
+            {"step_id": "answer", "kind": "await", "since_ms": 4, "reason": "update", "update": "change", "until_ms": 1004},
+        ]);
+        assert_eq!(both, expected);
     }
 
     #[test]

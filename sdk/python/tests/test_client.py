@@ -227,9 +227,11 @@ class Clients(unittest.TestCase):
         client = self.client(fake.url)
         part = {"step_id": "ship", "unit": "ship[3]", "kind": "await", "since_ms": 5, "reason": "signal", "signal": "go"}
         came = self.asked(lambda: client.get("e"))
-        fake.expect("/v1/executions/e").answer(200, {**EXECUTION, "waiting": [part]})
-        (waiting,) = came.get(timeout=PATIENCE).waiting
+        word = {"step_id": "word", "kind": "await", "since_ms": 5, "reason": "update", "update": "decide"}
+        fake.expect("/v1/executions/e").answer(200, {**EXECUTION, "waiting": [part, word]})
+        (waiting, other) = came.get(timeout=PATIENCE).waiting
         self.assertEqual((waiting.unit, waiting.signal, waiting.items), ("ship[3]", "go", None))
+        self.assertEqual((other.unit, other.signal, other.update), (None, None, "decide"))
 
     def test_a_worker_is_told_with_its_sessions(self) -> None:
         fake = self.fake()

@@ -212,8 +212,8 @@ pub struct Waiting {
     pub kind: String,
     /// When it began to wait for this: milliseconds since 1970, by the server's database.
     pub since_ms: i64,
-    /// `no_worker`, `queued`, `running`, `retry`, `sleep`, `signal`, `items`, `child` or `server`: see the API's
-    /// reference.
+    /// `no_worker`, `queued`, `running`, `retry`, `sleep`, `signal`, `update`, `items`, `child` or `server`: see the
+    /// API's reference.
     pub reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_name: Option<String>,
@@ -254,9 +254,11 @@ pub struct Waiting {
     /// When it goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_ms: Option<i64>,
-    /// The signal (or update) that is awaited.
+    /// The signal that is awaited, or the update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update: Option<String>,
     /// The child that runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<String>,

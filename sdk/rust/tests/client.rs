@@ -231,12 +231,14 @@ async fn a_part_of_a_step_says_what_it_is_and_what_it_awaits() {
     shown["waiting"] = json!([
         {"step_id": "ship", "unit": "ship[3]", "kind": "await", "since_ms": 5, "reason": "signal", "signal": "go"},
         {"step_id": "each", "kind": "for", "since_ms": 5, "reason": "items", "items": 4, "ended": 1},
+        {"step_id": "word", "kind": "await", "since_ms": 5, "reason": "update", "update": "decide"},
     ]);
     let call = tokio::spawn(async move { client.execution("o-1").await });
     fake.expect("/v1/executions/o-1").await.answer(200, shown);
     let waiting = call.await.unwrap().unwrap().waiting;
     assert_eq!((waiting[0].unit(), waiting[0].signal.as_deref()), ("ship[3]", Some("go")));
     assert_eq!((waiting[1].unit(), waiting[1].items, waiting[1].ended), ("each", Some(4), Some(1)));
+    assert_eq!((waiting[2].signal.as_deref(), waiting[2].update.as_deref()), (None, Some("decide")));
 }
 
 #[tokio::test]

@@ -144,7 +144,7 @@ impl Lines {
 
     /// The titles of the columns.
     pub fn title() -> String {
-        format!("{:>4}  {:>9}  {:<21}  {:<12}  DETAIL\n", "SEQ", "TIME", "EVENT", "STEP")
+        format!("{:>4}  {:>9}  {:<22}  {:<20}  DETAIL\n", "SEQ", "TIME", "EVENT", "STEP")
     }
 
     /// One event.
@@ -152,7 +152,7 @@ impl Lines {
         let since = event.at_ms - *self.first_ms.get_or_insert(event.at_ms);
         let since = format!("+{}.{:03}s", since / 1000, since % 1000);
         let step = event.step().unwrap_or("");
-        let line = format!("{:>4}  {since:>9}  {:<21}  {step:<12}  {}", event.seq, event.kind, detail(event));
+        let line = format!("{:>4}  {since:>9}  {:<22}  {step:<20}  {}", event.seq, event.kind, detail(event));
         format!("{}\n", line.trim_end())
     }
 }
@@ -261,12 +261,12 @@ mod tests {
         let created = json!({"type": "WorkflowCreated", "workflow": "W", "version": "1.0.0", "input": {"a": 1}});
         assert_eq!(
             lines.line(&event(1, 5_000, created)),
-            "   1    +0.000s  WorkflowCreated                      W 1.0.0 input {\"a\":1}\n"
+            "   1    +0.000s  WorkflowCreated                               W 1.0.0 input {\"a\":1}\n"
         );
         let again = json!({"type": "StepScheduled", "step": "charge", "attempt": 2, "redelivery": true});
         assert_eq!(
             lines.line(&event(12, 6_034, again)),
-            "  12    +1.034s  StepScheduled          charge        attempt 2, redelivery\n"
+            "  12    +1.034s  StepScheduled           charge                attempt 2, redelivery\n"
         );
         let plain = json!({"type": "WorkflowStarted"});
         assert_eq!(lines.line(&event(13, 6_034, plain)), "  13    +1.034s  WorkflowStarted\n");

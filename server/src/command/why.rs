@@ -107,7 +107,7 @@ fn reasons(execution: &Execution) -> Vec<Why> {
                 unit: one.unit.clone(),
                 reason: one.reason.clone(),
                 message: sentence(one),
-                advice: Some(advice(one)),
+                advice: Some(advice(id, one)),
             };
             execution.waiting.iter().map(why).collect()
         }

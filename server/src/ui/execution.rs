@@ -139,7 +139,7 @@ fn waits(view: &ExecutionView) -> Option<Html> {
     let sentence = |one| {
         // The sentences are made of what the API says, as for the command line.
         let told: orbit_sdk::Waiting = serde_json::from_value(serde_json::to_value(one).ok()?).ok()?;
-        let (what, advice) = (waiting::sentence(&told), waiting::advice(&told));
+        let (what, advice) = (waiting::sentence(&told), waiting::advice(view.item.execution_id.as_str(), &told));
         let advice = html!("<div class=\"quiet small\">→ {}</div>", advice);
         Some(html!("<li><span class=\"id\">{}</span>: {}{}</li>", told.unit(), what, advice))
     };

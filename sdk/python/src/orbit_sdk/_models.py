@@ -105,7 +105,8 @@ class Waiting:
     kind: str
     #: When it began to wait for this.
     since_ms: int
-    #: `no_worker`, `queued`, `running`, `retry`, `sleep`, `signal`, `items`, `child` or `server`: see the API's reference.
+    #: `no_worker`, `queued`, `running`, `retry`, `sleep`, `signal`, `update`, `items`, `child` or `server`: see the API's
+    #: reference.
     reason: str
     #: What of the step it is, where it is not the step as a whole: `ship[3]`, `compensate:charge`, `on_failure/tell`.
     unit: str | None = None
@@ -134,8 +135,9 @@ class Waiting:
     registered_again_ms: int | None = None
     #: When it goes on.
     until_ms: int | None = None
-    #: The signal (or update) that is awaited.
+    #: The signal that is awaited, or the update.
     signal: str | None = None
+    update: str | None = None
     #: The child that runs.
     execution_id: str | None = None
     #: Items of a `for` step, and how many of them have ended.
