@@ -248,9 +248,9 @@ pub enum ExecutionsCommand {
     /// Wait for the end of an execution, and show it.
     Wait(WaitArgs),
     /// Send a signal to an execution. It is durable once the command ends, and waits until it is taken.
-    Signal(SignalArgs),
+    Signal(MessageArgs),
     /// Send an update to an execution, and show what it answers.
-    Update(UpdateArgs),
+    Update(MessageArgs),
     /// Show the value of a query of an execution.
     Query(QueryArgs),
     /// Ask for the end of an execution: what it did is undone as its definition says.
@@ -330,6 +330,9 @@ pub struct ReplayArgs {
     /// The id of the execution in the file [default: the one that its tokens and keys name].
     #[arg(long)]
     pub id: Option<String>,
+    /// This run, where the execution has continued as new [default: the newest; a file has one].
+    #[arg(long, value_name = "N")]
+    pub run: Option<u32>,
     #[command(flatten)]
     pub remote: Remote,
     #[command(flatten)]
@@ -350,38 +353,18 @@ pub struct WaitArgs {
     pub output: Output,
 }
 
-/// `orbit executions signal`
+/// `orbit executions signal` and `update`
 #[derive(Debug, Args)]
-pub struct SignalArgs {
+pub struct MessageArgs {
     /// The execution's id.
     #[arg(value_name = "ID")]
     pub execution: String,
-    /// The signal's name, as the definition declares it.
+    /// Its name, as the definition declares it.
     pub name: String,
     /// What it brings: JSON text, `@FILE`, or `-` for standard input [default: null].
     #[arg(long, value_name = "JSON|@FILE|-")]
     pub payload: Option<String>,
-    /// The signal's id. Sending twice with the same id sends once [default: drawn].
-    #[arg(long, value_name = "KEY")]
-    pub id: Option<String>,
-    #[command(flatten)]
-    pub remote: Remote,
-    #[command(flatten)]
-    pub output: Output,
-}
-
-/// `orbit executions update`
-#[derive(Debug, Args)]
-pub struct UpdateArgs {
-    /// The execution's id.
-    #[arg(value_name = "ID")]
-    pub execution: String,
-    /// The update's name, as the definition declares it.
-    pub name: String,
-    /// What it brings: JSON text, `@FILE`, or `-` for standard input [default: null].
-    #[arg(long, value_name = "JSON|@FILE|-")]
-    pub payload: Option<String>,
-    /// The update's id. Sending twice with the same id sends once, and shows the first answer [default: drawn].
+    /// An id of its own. Sending twice with the same id sends once, and is answered as the first time [default: drawn].
     #[arg(long, value_name = "KEY")]
     pub id: Option<String>,
     #[command(flatten)]

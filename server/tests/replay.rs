@@ -59,7 +59,7 @@ async fn what_a_server_recorded_replays_by_its_id_and_from_what_was_saved_of_it(
     let said = format!("s-1 (failed): {count} events replay without a difference\n");
     assert_eq!((by_id.code, by_id.stdout.as_str(), by_id.stderr.as_str()), (0, said.as_str(), ""));
     let outcome = run(orbit(&["executions", "replay", "s-1", "-o", "json"]));
-    let expected = json!({"execution_id": "s-1", "events": count, "status": "failed"});
+    let expected = json!({"execution_id": "s-1", "run": 1, "events": count, "status": "failed"});
     assert_eq!((outcome.code, outcome.json()), (0, expected));
 
     // As lines, as one object, and from standard input; the definition as it was written and as it was deployed.
@@ -78,6 +78,55 @@ async fn what_a_server_recorded_replays_by_its_id_and_from_what_was_saved_of_it(
 
     let unknown = run(orbit(&["executions", "replay", "nobody"]));
     assert_eq!(unknown.code, 4, "{unknown:?}");
+}
+
+#[tokio::test]
+async fn each_run_of_an_execution_that_continued_as_new_replays_by_itself() {
+    const COUNT: &str = "\
+name: Count
+version: 1.0.0
+steps:
+  - {id: pause, sleep: 1ms}
+  - {id: next, when: '${ input < 3 }', continue_as_new: '${ input + 1 }'}
+";
+    let folder = folder();
+    let server = Server::start(&folder.path().join("orbit.db"), &[]).await;
+    std::fs::write(folder.path().join("count.yaml"), COUNT).expect("a writable folder");
+    let orbit = |arguments: &[&str]| {
+        let mut command = orbit(arguments);
+        command.env("ORBIT_SERVER", server.url()).current_dir(folder.path());
+        run(command)
+    };
+    assert_eq!(orbit(&["deploy", "count.yaml"]).code, 0);
+    let started = orbit(&["start", "Count", "--id", "c", "--input", "1", "--wait"]);
+    assert_eq!(started.code, 0, "{started:?}");
+
+    for (named, said) in [
+        (&["--run", "1"][..], "c (continued, run 1): 5 events replay without a difference\n"),
+        (&["--run", "2"], "c (continued, run 2): 5 events replay without a difference\n"),
+        (&["--run", "3"], "c (completed, run 3): 6 events replay without a difference\n"),
+        (&[], "c (completed, run 3): 6 events replay without a difference\n"),
+    ] {
+        let replayed = orbit(&[&["executions", "replay", "c"][..], named].concat());
+        assert_eq!((replayed.code, replayed.stdout.as_str()), (0, said), "{replayed:?}");
+    }
+    let outcome = orbit(&["executions", "replay", "c", "--run", "2", "-o", "json"]).json();
+    assert_eq!(outcome, json!({"execution_id": "c", "run": 2, "events": 5, "status": "continued"}));
+
+    // A run that was saved replays, too, and against another definition it does not.
+    let saved = orbit(&["executions", "history", "c", "--run", "2", "-o", "json"]).stdout;
+    std::fs::write(folder.path().join("saved.json"), saved).expect("a writable folder");
+    let replayed = orbit(&["executions", "replay", "saved.json", "--definition", "count.yaml"]);
+    assert_eq!((replayed.code, replayed.stdout.contains("run 2")), (0, true), "{replayed:?}");
+    let other = COUNT.replace("input + 1", "input + 2");
+    std::fs::write(folder.path().join("other.yaml"), other).expect("a writable folder");
+    let other = orbit(&["executions", "replay", "c", "--run", "1", "--definition", "other.yaml"]);
+    assert_eq!((other.code, other.stderr.contains("was made with definition")), (1, true), "{other:?}");
+
+    let none = orbit(&["executions", "replay", "c", "--run", "4"]);
+    assert_eq!(none.code, 4, "{none:?}");
+    let file = orbit(&["executions", "replay", "saved.json", "--definition", "count.yaml", "--run", "2"]);
+    assert_eq!((file.code, file.stderr.contains("--run is for the id")), (2, true), "{file:?}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::failure::{Exit, Failure};
 use crate::output::{self, Form};
 use orbit_core::definition::Definition;
 use orbit_core::execution::event::{Event, Recorded};
-use orbit_core::execution::{Difference, State, replay};
+use orbit_core::execution::{Difference, End, State, replay};
 use orbit_core::id::ExecutionId;
 use orbit_sdk::{Client, Value};
 use serde::Serialize;
@@ -22,6 +22,11 @@ const SHOWN: usize = 2_000;
 pub async fn run(arguments: ReplayArgs) -> Result<(), Failure> {
     let given = arguments.definition.as_deref().map(definition_in).transpose()?;
     let (history, definition) = match file_of(&arguments.history) {
+        Some(file) if arguments.run.is_some() => {
+            let message =
+                format!("{} is a file, which has one run: --run is for the id of an execution", file.display());
+            return Err(Failure::usage(message).hint("`orbit executions history ID --run N -o jsonl` saves that run"));
+        }
         Some(file) => {
             let definition = given.ok_or_else(|| {
                 Failure::usage(format!("{} is a file: name the definition that it was made with", file.display()))
@@ -31,7 +36,7 @@ pub async fn run(arguments: ReplayArgs) -> Result<(), Failure> {
         }
         None => {
             let client = client(&arguments.remote)?;
-            let history = History::fetch(client.clone(), arguments.history).await?;
+            let history = History::fetch(client.clone(), arguments.history, arguments.run).await?;
             let definition = match given {
                 Some(definition) => definition,
                 None => deployed(&client, &history).await?,
@@ -88,10 +93,10 @@ struct History {
 }
 
 impl History {
-    /// The whole history, as far as it goes now.
-    async fn fetch(client: Client, id: String) -> Result<History, Failure> {
+    /// The whole history of a run, as far as it goes now; of the newest where none is named.
+    async fn fetch(client: Client, id: String, run: Option<u32>) -> Result<History, Failure> {
         let execution = ExecutionId::new(id.as_str());
-        let mut reader = Reader::new(client, id, 0);
+        let mut reader = Reader::new(client, id, 0).of_run(run);
         let mut events = Vec::new();
         loop {
             for event in reader.next().await? {
@@ -116,6 +121,14 @@ impl History {
         };
         let text = read.map_err(|error| Failure::usage(format!("{name} cannot be read: {error}")))?;
         History::parse(&text, &name, id)
+    }
+
+    /// Which run it is of.
+    fn run(&self) -> Option<u32> {
+        match &self.events.first()?.event {
+            Event::WorkflowCreated { run, .. } => Some(run.0),
+            _ => None,
+        }
     }
 
     fn parse(text: &str, name: &str, id: Option<String>) -> Result<History, Failure> {
@@ -175,8 +188,10 @@ fn execution_of(events: &[Recorded]) -> Option<String> {
 #[derive(Serialize)]
 struct Outcome<'a> {
     execution_id: &'a ExecutionId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run: Option<u32>,
     events: usize,
-    /// Where the history ends, if it replays.
+    /// Where the history ends, if it replays: the execution's status, or `continued` of a run that another follows.
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -211,18 +226,17 @@ fn tell(history: &History, replayed: &Result<State, Difference>, form: Form) -> 
             Told { message: difference.to_string(), seq: None, recorded: None, decided: None }
         }
     });
-    let status = replayed.as_ref().ok().map(|state| state.status());
-    let outcome = Outcome {
-        execution_id: execution,
-        events: events.len(),
-        status: status.map(|status| status.as_str().to_owned()),
-        difference,
-    };
+    let status = replayed.as_ref().ok().map(|state| match state.end() {
+        Some(End::Continued) => "continued".to_owned(),
+        _ => state.status().as_str().to_owned(),
+    });
+    let outcome = Outcome { execution_id: execution, run: history.run(), events: events.len(), status, difference };
     match form {
         Form::Table => {
             if let Some(status) = &outcome.status {
-                let count = outcome.events;
-                output::print(&format!("{execution} ({status}): {count} events replay without a difference\n"))?;
+                let (count, run) = (outcome.events, history.run().filter(|run| *run > 1 || status == "continued"));
+                let run = run.map(|run| format!(", run {run}")).unwrap_or_default();
+                output::print(&format!("{execution} ({status}{run}): {count} events replay without a difference\n"))?;
             }
         }
         form => output::one(form, &outcome, execution.as_str(), String::new)?,
