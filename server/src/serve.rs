@@ -66,8 +66,14 @@ impl Server {
         };
         let front = front.with_extra(Arc::new(Ui::new(node.clone(), options.token.as_deref())));
         let front = tokio::spawn(front.serve(node.clone(), http_config(options), shutdown));
-        let page = format!("http://{}/ui/", reachable(addr));
-        info!(target: "orbit_runtime::server", %addr, tls = false, ui = true, %page, "ORBIT runtime listening");
+        // The address is taken from the beginning, but what is there serves only now: a start may be refused yet.
+        let serving = driver.serving();
+        tokio::spawn(async move {
+            if serving.await {
+                let page = format!("http://{}/ui/", reachable(addr));
+                info!(target: "orbit_runtime::server", %addr, tls = false, ui = true, %page, "ORBIT runtime listening");
+            }
+        });
         Ok(Server { addr, node, driver, front, stop })
     }
 

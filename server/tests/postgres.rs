@@ -52,6 +52,7 @@ async fn a_second_server_is_refused_with_the_holders_name() {
     assert_eq!(status("json").json()["holder_runs"], true);
     let second = refused(&database.url(), &["--node-id", "second-node"]);
     assert_eq!(second.code, 1, "{second:?}");
+    assert!(!second.stderr.contains("listening"), "it served nothing: {second:?}");
     let reason = second.stderr.lines().find(|line| line.starts_with("error: ")).expect("it says why");
     assert!(reason.contains("is held by"), "{reason}");
     assert!(reason.contains("first-node") && reason.contains(&first.process.id().to_string()), "{reason}");

@@ -14,6 +14,7 @@ async fn a_second_server_is_refused_with_the_holders_name() {
     second.arg(&db);
     let second = run(second);
     assert_eq!(second.code, 1, "{second:?}");
+    assert!(!second.stderr.contains("listening"), "it served nothing: {second:?}");
     let error = second.stderr.lines().find(|line| line.starts_with("error: ")).expect("it says why");
     assert!(error.contains("first-node") && error.contains(&first.process.id().to_string()), "{error}");
     assert!(error.contains(&first.addr.to_string()), "{error}");

@@ -5,13 +5,13 @@ use crate::driver::backend::{Attached, Backend, StoreReply};
 use crate::driver::handle::{Message, NodeHandle};
 use crate::driver::{clock, log};
 use orbit_core::api::{ApiError, ErrorCode, Response};
-use orbit_core::node::{Deadline, Effect, Input, Node, NodeConfig, RequestId};
+use orbit_core::node::{Deadline, Effect, Input, LogEvent, Node, NodeConfig, RequestId};
 use orbit_core::time::{Mono, Now};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 /// Messages taken from one channel before the others have their turn.
@@ -46,11 +46,18 @@ impl Driver {
 fn start<N: Machine, B: Backend>(node: N, store: Attached<B>, room: usize) -> (NodeHandle, DriverTask) {
     let (handle, requests, notices) = NodeHandle::new(room);
     let Attached { backend, replies } = store;
-    let reason = Reason::default();
-    let turn =
-        Turn { node, backend, waiting: HashMap::new(), next: VecDeque::new(), exit: None, reason: Arc::clone(&reason) };
+    let (reason, (serves, serving)) = (Reason::default(), watch::channel(false));
+    let turn = Turn {
+        node,
+        backend,
+        waiting: HashMap::new(),
+        next: VecDeque::new(),
+        exit: None,
+        reason: Arc::clone(&reason),
+        serves,
+    };
     let task = tokio::spawn(turn.run(Channels { requests, notices, replies }));
-    (handle, DriverTask { task, reason })
+    (handle, DriverTask { task, reason, serving })
 }
 
 /// A loop that runs.
@@ -58,6 +65,7 @@ fn start<N: Machine, B: Backend>(node: N, store: Attached<B>, room: usize) -> (N
 pub struct DriverTask {
     task: JoinHandle<u8>,
     reason: Reason,
+    serving: watch::Receiver<bool>,
 }
 
 /// Why a node ended by itself, for people; set before its exit status is known.
@@ -67,6 +75,12 @@ impl DriverTask {
     /// Where the reason stands once the node has ended by itself.
     pub fn reason(&self) -> Reason {
         Arc::clone(&self.reason)
+    }
+
+    /// Ready once the node serves, with true; with false where it ends before.
+    pub fn serving(&self) -> impl Future<Output = bool> + Send + use<> {
+        let mut serving = self.serving.clone();
+        async move { serving.wait_for(|serves| *serves).await.is_ok() }
     }
 
     /// The status with which the process is to end, once the node has stopped and its store is closed.
@@ -116,6 +130,8 @@ struct Turn<N, B> {
     next: VecDeque<Input>,
     exit: Option<u8>,
     reason: Reason,
+    /// True once it has recovered what was running.
+    serves: watch::Sender<bool>,
 }
 
 impl<N: Machine, B: Backend> Turn<N, B> {
@@ -250,6 +266,9 @@ impl<N: Machine, B: Backend> Turn<N, B> {
                     let _ = self.reason.set(reason);
                 }
                 log::write(&event);
+                if matches!(event, LogEvent::Recovered { .. }) {
+                    self.serves.send_replace(true);
+                }
             }
             Effect::Exit { status } => self.exit = Some(status),
         }
@@ -492,13 +511,31 @@ mod tests {
         let (_handle, task, _, _) = begin(|input, effects, _| {
             if *input == Input::Start {
                 let message = "the database is held by `a`".to_owned();
-                effects.push_back(Effect::Log(orbit_core::node::LogEvent::Unservable { message }));
+                effects.push_back(Effect::Log(LogEvent::Unservable { message }));
                 effects.push_back(Effect::Exit { status: 1 });
             }
         });
         let reason = task.reason();
         assert_eq!(ended(task).await, 1);
         assert_eq!(reason.get().map(String::as_str), Some("the database is held by `a`"));
+    }
+
+    #[tokio::test]
+    async fn a_node_serves_once_it_has_recovered_and_one_that_ends_before_never_does() {
+        let recovered = || LogEvent::Recovered { executions: 0, resident: 0, in_flight: 0, recovery_ms: 0 };
+        let (handle, task, _, _) = begin(move |input, effects, _| match input {
+            Input::Start => effects.push_back(Effect::Log(LogEvent::Stopping)),
+            Input::Request { .. } => effects.push_back(Effect::Log(recovered())),
+            _ => {}
+        });
+        let mut serving = Box::pin(task.serving());
+        let soon = tokio::time::timeout(Duration::from_millis(20), &mut serving);
+        assert!(soon.await.is_err(), "it has not recovered");
+        let _pending = handle.submit(Request::Health).expect("there is room");
+        assert!(serving.await);
+        let (_handle, task, _, _) = begin(|_, effects, _| effects.push_back(Effect::Exit { status: 1 }));
+        assert!(!task.serving().await);
+        assert_eq!(ended(task).await, 1);
     }
 
     #[tokio::test]

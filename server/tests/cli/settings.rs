@@ -114,7 +114,7 @@ async fn a_server_is_reached_by_the_name_of_its_host_and_tells_of_misspelt_varia
     server.ready().await;
     assert!(server.addr.ip().is_loopback(), "{}", server.addr);
     let log = server.process.log();
-    let warnings: Vec<&str> = log.lines().filter(|line| line.contains("WARN")).collect();
+    let warnings: Vec<&str> = log.lines().filter(|line| line.contains("is no variable of Orbit")).collect();
     assert_eq!(warnings.len(), 1, "{log}");
     assert!(
         warnings[0].contains("ORBIT_SESION_TIMEOUT") && warnings[0].contains("did you mean ORBIT_SESSION_TIMEOUT?")
@@ -128,8 +128,9 @@ async fn a_server_is_reached_by_the_name_of_its_host_and_tells_of_misspelt_varia
 
 #[tokio::test]
 async fn a_wildcard_address_without_a_token_warns() {
+    // Of this alone: under load a server may warn of something else.
     let stage = Stage::new(&[]).await;
-    assert!(!stage.server.process.log().contains("WARN"), "{}", stage.server.process.log());
+    assert!(!stage.server.process.log().contains("without a token"), "{}", stage.server.process.log());
     let open = folder();
     let server = Server::start_on(&open.path().join("orbit.db"), "0.0.0.0:0".parse().unwrap(), &[]).await;
     let log = server.process.log();
