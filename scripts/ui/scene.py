@@ -1,5 +1,5 @@
-"""Makes a server have something to show: orders that went well, failed, wait, were retried and handed out again, and
-names that are markup.
+"""Makes a server have something to show: orders that went well, failed, wait, were retried and handed out again,
+children with several runs, and names that are markup.
 
     scene.py URL        prints the id of each execution, and goes on holding the task of the last until it is ended
 """
@@ -40,6 +40,26 @@ HOSTILE = {
     "description": MARKUP,
     "steps": [{"id": "only", "compute": {MARKUP: "${ input }"}}],
     "result": "${ steps.only.output }",
+}
+
+# A child for each item of a list; each of them begins anew, and carries on what it was sent.
+METER = {
+    "name": "Meter",
+    "version": "1",
+    "signals": {"reading": {"payload": {"type": "integer"}}},
+    "steps": [
+        {"id": "reading", "await": "reading"},
+        {"id": "next", "when": "${ input.count < 3 }", "continue_as_new": {"count": "${ input.count + 1 }"}},
+    ],
+    "result": {"last": "${ steps.reading.output }"},
+}
+
+METERS = {
+    "name": "Meters",
+    "version": "1",
+    "steps": [
+        {"id": "read", "for": "${ input.names }", "do": {"workflow": "Meter", "input": {"count": 1}}},
+    ],
 }
 
 TASKS = ["orders.validate", "fraud.check", "inventory.reserve", "payments.charge", "gifts.wrap", "shipping.ship", "customers.notify"]
@@ -98,7 +118,8 @@ class Worker:
 def main():
     server = Server(sys.argv[1])
     server.post("/v1/workflows", ORDER)
-    server.post("/v1/workflows", HOSTILE)
+    for workflow in (HOSTILE, METER, METERS):
+        server.post("/v1/workflows", workflow)
     for number in range(60):
         server.start(f"bulk-{number:02}", workflow="Hostile", labels={"batch": "1"})
     hostile = {MARKUP: MARKUP}
@@ -110,6 +131,11 @@ def main():
             assert time.monotonic() < deadline, f"{name} has not ended"
             time.sleep(0.02)
         print(name)
+
+    server.post("/v1/executions", {"workflow": "Meters", "execution_id": "meters", "input": {"names": ["gas", "water"]}})
+    for reading in (7, 11, 13):
+        server.post("/v1/executions/meters~read%5B0%5D/signals/reading", {"payload": reading})
+    done("meters~read%5B0%5D")
 
     def order(name, **given):
         server.start(name, labels={"shop": "berlin", "channel": "web"}, **given)

@@ -197,6 +197,61 @@ async fn what_was_sent_and_the_parts_of_a_step_have_rows_of_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_pages_of_runs_of_parents_and_of_children_lead_to_each_other() {
+    let folder = folder();
+    let server = Server::start(&folder.path().join("orbit.db"), &[]).await;
+    let client = server.client();
+    let next = "{id: next, when: '${ input < 3 }', continue_as_new: '${ input + 1 }'}";
+    let wait = "{id: wait, await: go, when: '${ input == 3 }'}";
+    let count = format!("name: Count\nversion: '1'\nsignals: {{go: {{}}}}\nsteps: [{next}, {wait}]\nresult: done\n");
+    let parent =
+        "name: Parent\nversion: '1'\nsteps: [{id: all, for: [1, 3], do: {workflow: Count, input: '${ item }'}}]\n";
+    for definition in [&count, parent] {
+        client.deploy(definition, Format::Yaml).await.expect("deployed");
+    }
+    let options = StartOptions { execution_id: Some("p".into()), ..StartOptions::default() };
+    client.start("Parent", options).await.expect("started");
+    let child = |index: u8| format!("p~all[{index}]");
+    for id in [child(0), child(1)] {
+        client.signal(&id, "go", json!(null), None).await.expect("it is taken, or carried on");
+    }
+    client.wait("p", Duration::from_secs(20)).await.expect("it ends");
+
+    // The parent leads to its children, from their rows and from its history, and each child back.
+    let of_parent = page(&server, "/ui/executions/p");
+    for index in [0, 1] {
+        let link = format!("href=\"/ui/executions/p~all%5B{index}%5D\">p~all[{index}]</a>");
+        // Its row, its being scheduled, started and completed.
+        assert_eq!(of_parent.matches(&link).count(), 4, "{of_parent}");
+    }
+    assert!(!of_parent.contains("run=") && !of_parent.contains("<dt>Run</dt>"), "{of_parent}");
+    let newest = page(&server, "/ui/executions/p~all%5B0%5D");
+    assert!(
+        newest.contains("<dt>Child of</dt><dd><a class=\"id\" href=\"/ui/executions/p\">p</a> (all[0])"),
+        "{newest}"
+    );
+
+    // Its newest run leads to those before it, and they to those after them.
+    let at = |query: &str| format!("href=\"/ui/executions/p~all%5B0%5D{query}\"");
+    assert!(newest.contains(&at("?run=1")) && newest.contains(&at("?run=2")), "{newest}");
+    assert!(newest.contains("<b aria-current=\"page\">3</b>") && newest.contains("of 3 runs"), "{newest}");
+    assert!(newest.contains("<span class=\"badge completed\">"), "{newest}");
+    let second = page(&server, "/ui/executions/p~all%5B0%5D?run=2");
+    assert!(
+        second.contains("<span class=\"badge continued\">") && second.contains("WorkflowContinuedAsNew"),
+        "{second}"
+    );
+    assert!(!second.contains("WorkflowCompleted") && !second.contains("SignalConsumed"), "{second}");
+    for (link, times) in [(at("?run=1"), 1), (at(""), 4)] {
+        // The third run is the newest: in the facts, twice in the note, and in its event.
+        assert_eq!(second.matches(&link).count(), times, "{link}: {second}");
+    }
+    assert!(second.contains("Input of the next run</h2><div class=\"card\"><pre>3</pre>"), "{second}");
+    assert!(second.contains("<h2>Input</h2><div class=\"card\"><pre>2</pre>"), "{second}");
+    assert_eq!(get(&server, "/ui/executions/p~all%5B0%5D?run=4").status, 400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn markup_that_comes_from_outside_is_text() {
     let folder = folder();
     let server = Server::start(&folder.path().join("orbit.db"), &[]).await;

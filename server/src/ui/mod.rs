@@ -4,12 +4,13 @@
 //! from elsewhere. `html` sees to it that whatever comes from outside is text.
 //!
 //! * `page`: what all pages have in common. `sign_in`: the token as a cookie.
-//! * `executions`, `execution` with its `timeline`, `workers`, `workflows`: one page each.
+//! * `executions`, `execution` with its `timeline` and its `run`s, `workers`, `workflows`: one page each.
 
 mod execution;
 mod executions;
 mod html;
 mod page;
+mod run;
 mod sign_in;
 mod style;
 mod timeline;

@@ -33,6 +33,8 @@ struct Row {
     open: Open,
     attempts: u32,
     redeliveries: u32,
+    /// The child that it ran as, last.
+    child: Option<String>,
 }
 
 /// How far a step is.
@@ -48,8 +50,8 @@ enum State {
     /// For the next attempt, until then.
     Retrying(i64),
     Sleeping(i64),
-    /// As this execution.
-    Child(String),
+    /// As another execution.
+    Child,
     /// For a signal.
     Awaiting(String),
     /// For so many items.
@@ -167,6 +169,7 @@ impl Row {
             open: Open::default(),
             attempts: 0,
             redeliveries: 0,
+            child: None,
         }
     }
 
@@ -276,7 +279,8 @@ impl Row {
             Event::ChildScheduled { attempt, .. } => self.attempts = *attempt,
             Event::ChildStarted { child, .. } => {
                 self.open.run = Some((at, child.to_string()));
-                self.state = State::Child(child.to_string());
+                self.child = Some(child.to_string());
+                self.state = State::Child;
             }
             Event::ChildCompleted { .. } => {
                 self.close(at, How::Succeeded);
@@ -562,7 +566,7 @@ mod tests {
         let failed = Event::ChildFailed { step: "a".into(), attempt: 1, child: child(), error };
         let events = history(vec![(5, scheduled), (5, started), (30, failed)]);
         let running = Timeline::of(&events[..2], &definition(), ClusterMs(20), false).rows.remove(0);
-        assert_eq!(running.state, State::Child("e~a".into()));
+        assert_eq!((running.state, running.child.as_deref()), (State::Child, Some("e~a")));
         let row = Timeline::of(&events, &definition(), ClusterMs(40), true).rows.remove(0);
         assert_eq!(row.marks, [Mark::Run { from: 5, to: 30, attempt: 1, worker: "e~a".into(), how: How::Failed }]);
         assert_eq!(row.state, State::Failed("CHILD_CANCELLED".into()));

@@ -36,7 +36,12 @@ pub fn counted(count: u64, what: &str) -> String {
 }
 
 pub fn status(status: Status) -> Html {
-    html!("<span class=\"badge {}\">{}</span>", status.as_str(), status.as_str())
+    badge(status.as_str())
+}
+
+/// A word that says where something stands.
+pub fn badge(word: &str) -> Html {
+    html!("<span class=\"badge {}\">{}</span>", word, word)
 }
 
 /// Labels, each a way to the executions that have it.

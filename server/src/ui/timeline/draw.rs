@@ -151,7 +151,7 @@ impl Row {
             State::Sleeping(until) => {
                 html!("<span class=\"timing\">sleeps until {}</span>", value::moment(ClusterMs(*until)))
             }
-            State::Child(id) => html!("<span class=\"active\">runs as</span> {}", value::execution(id)),
+            State::Child => html!("<span class=\"active\">runs as</span>"),
             State::Awaiting(signal) => html!("<span class=\"timing\">waits for the signal {}</span>", signal),
             State::Items(items) => {
                 html!("<span class=\"active\">{}</span>", value::counted(*items as u64, "item"))
@@ -172,7 +172,8 @@ impl Row {
             several => more.push(format!("{several} redeliveries")),
         }
         let more = (!more.is_empty()).then(|| html!("<br><span class=\"quiet\">{}</span>", more.join(", ")));
-        html!("{}{}", state, more)
+        let child = self.child.as_ref().map(|id| html!("<br>{}", value::execution(id)));
+        html!("{}{}{}", state, child, more)
     }
 
     /// For those who do not see the picture.
@@ -184,7 +185,7 @@ impl Row {
             State::Running { .. } => "running",
             State::Retrying(_) => "waits for its next attempt",
             State::Sleeping(_) => "sleeps",
-            State::Child(_) => "runs as a child",
+            State::Child => "runs as a child",
             State::Awaiting(_) => "waits for a signal",
             State::Items(_) => "its items are under way",
             State::Received(_) => "received",
