@@ -37,6 +37,18 @@ fn each_error_code_has_its_section_with_its_status() {
 }
 
 #[test]
+fn each_code_that_the_server_writes_into_histories_has_its_row() {
+    let source = include_str!("../../core/src/execution/event.rs");
+    let codes = source.split_once("pub mod codes {").and_then(|(_, rest)| rest.split_once("\n}")).expect("a module").0;
+    let written: BTreeSet<&str> = codes.split('"').skip(1).step_by(2).collect();
+    assert!(written.len() > 10, "{written:?}");
+    let table = ERRORS.split_once("## Codes in histories").expect("a chapter").1;
+    let rows = table.lines().filter(|line| line.contains("| server |")).map(|line| line.split(" | ").next().unwrap());
+    let documented: BTreeSet<&str> = rows.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    assert_eq!(documented, written);
+}
+
+#[test]
 fn the_errors_that_are_shown_are_whole() {
     for block in blocks(ERRORS).into_iter().chain(blocks(API)) {
         let shown: Value = serde_json::from_str(block).unwrap_or_else(|e| panic!("{e} in {block}"));

@@ -2,45 +2,18 @@
 
 mod common;
 
-use common::{Process, Server, folder, wait_for};
-use std::path::{Path, PathBuf};
+use common::book::{blocks, compare_with_files, root, rust_example};
+use common::{Process, Server, folder};
+use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package is in the workspace").into()
-}
 
 fn readme() -> String {
     std::fs::read_to_string(root().join("README.md")).expect("there is a README")
 }
 
-/// The code blocks of a text: the line before each, its language, and what is in it.
-fn blocks(text: &str) -> Vec<(String, String, String)> {
-    let mut blocks = Vec::new();
-    let mut lines = text.lines();
-    let mut before = "";
-    while let Some(line) = lines.next() {
-        if let Some(language) = line.strip_prefix("```") {
-            let code: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
-            blocks.push((before.into(), language.into(), code.join("\n") + "\n"));
-        }
-        before = line;
-    }
-    blocks
-}
-
 #[test]
 fn the_files_that_the_readme_shows_are_those_in_the_repository() {
-    let mut shown = 0;
-    for (before, _, code) in blocks(&readme()) {
-        if let Some(path) = before.strip_prefix("<!-- ").and_then(|rest| rest.strip_suffix(" -->")) {
-            let file = std::fs::read_to_string(root().join(path)).expect("a file that the README names");
-            assert_eq!(code, file, "{path}");
-            shown += 1;
-        }
-    }
-    assert_eq!(shown, 2, "a workflow and a worker");
+    assert_eq!(compare_with_files(&readme()), 2, "a workflow and a worker");
 }
 
 #[test]
@@ -75,8 +48,8 @@ async fn the_five_minutes_of_the_readme_end_with_two_greetings() {
     let section = readme.split("\n## ").find(|s| s.starts_with("Your own workflow")).expect("the section is there");
     let commands: Vec<String> = blocks(section)
         .into_iter()
-        .filter(|(_, language, _)| language == "sh")
-        .flat_map(|(_, _, code)| code.lines().map(String::from).collect::<Vec<_>>())
+        .filter(|block| block.language == "sh")
+        .flat_map(|block| block.code.lines().map(String::from).collect::<Vec<_>>())
         .filter(|line| line.starts_with("orbit ") && !line.starts_with("orbit server"))
         .collect();
     assert!(commands.len() >= 5, "{commands:?}");
@@ -101,18 +74,9 @@ async fn the_five_minutes_of_the_readme_end_with_two_greetings() {
     assert_eq!(execution.output, Some(serde_json::json!(["Hello, Ada!", "Hello, Ada, how was it!"])));
 }
 
-/// The worker that the README shows, built and started.
+/// The worker that the README shows, started.
 fn greeter(server: &Server, folder: &Path) -> Process {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let built = Command::new(cargo)
-        .args(["build", "--quiet", "-p", "orbit-sdk", "--example", "greeter"])
-        .current_dir(root())
-        .status()
-        .expect("cargo runs");
-    assert!(built.success(), "the README's worker does not build");
-    let binary = Path::new(env!("CARGO_BIN_EXE_orbit")).with_file_name("examples").join("greeter");
-    let binary = wait_for("worker", Duration::from_secs(1), || binary.exists().then(|| binary.clone()));
-    let mut command = Command::new(binary);
+    let mut command = Command::new(rust_example("greeter"));
     command.env("ORBIT_SERVER", server.url());
     Process::spawn(command, &folder.join("greeter.log"))
 }

@@ -1,6 +1,7 @@
 //! Real processes for end-to-end tests: ended by their own id, always reaped, and no step without a bound in time.
 #![allow(dead_code)]
 
+pub mod book;
 pub mod history;
 pub mod raw;
 
