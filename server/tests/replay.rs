@@ -123,8 +123,11 @@ steps:
     let other = orbit(&["executions", "replay", "c", "--run", "1", "--definition", "other.yaml"]);
     assert_eq!((other.code, other.stderr.contains("was made with definition")), (1, true), "{other:?}");
 
-    let none = orbit(&["executions", "replay", "c", "--run", "4"]);
-    assert_eq!(none.code, 4, "{none:?}");
+    for what in ["replay", "history"] {
+        let none = orbit(&["executions", what, "c", "--run", "4"]);
+        assert_eq!((none.code, none.stdout.lines().count() < 2), (4, true), "{none:?}");
+        assert!(none.stderr.contains("has no run 4") && none.stderr.contains("newest is run 3"), "{none:?}");
+    }
     let file = orbit(&["executions", "replay", "saved.json", "--definition", "count.yaml", "--run", "2"]);
     assert_eq!((file.code, file.stderr.contains("--run is for the id")), (2, true), "{file:?}");
 }

@@ -2,7 +2,7 @@
 
 use super::client;
 use crate::cli::HistoryArgs;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::output::{self, Form};
 use orbit_sdk::{Client, Event, HistoryPage, Value};
 use std::time::Duration;
@@ -91,6 +91,11 @@ impl Reader {
             None => self.client.history(&self.id, self.after, None).await?,
             Some(run) => self.client.history_of_run(&self.id, run, self.after, None).await?,
         };
+        if let (Some(run), 0, true) = (self.run, self.after, page.events.is_empty()) {
+            let newest = self.client.execution(&self.id).await?.run;
+            let failure = Failure::new(format!("execution {} has no run {run}", self.id)).exit(Exit::NotFound);
+            return Err(failure.hint(format!("its newest is run {newest}")));
+        }
         self.run = Some(page.run);
         self.more = page.more;
         if let Some(last) = page.events.last()
