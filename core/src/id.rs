@@ -83,6 +83,10 @@ name! {
     DefinitionHash
 }
 name! {
+    /// `sha256:<hex>` of the input that an execution was started with.
+    InputHash
+}
+name! {
     /// The id of a step within its definition.
     StepId
 }

@@ -5,7 +5,7 @@
 //! in milliseconds, what is absent left out.
 
 use super::{Definition, Jitter, RetryPolicy, Step, StepKind, TaskStep};
-use crate::id::DefinitionHash;
+use crate::id::{DefinitionHash, InputHash};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
@@ -13,13 +13,23 @@ use std::time::Duration;
 
 /// `sha256:<hex>` of the definition's content. Its `hash`, `document` and descriptions do not count.
 pub(super) fn hash(definition: &Definition) -> DefinitionHash {
+    DefinitionHash::new(sha256(&content(definition)))
+}
+
+/// The hash of an input: equal ones have the same.
+pub fn input_hash(input: &Value) -> InputHash {
+    InputHash::new(sha256(input))
+}
+
+/// `sha256:<hex>` of a value's canonical JSON.
+fn sha256(value: &Value) -> String {
     let mut text = String::new();
-    write_canonical(&content(definition), &mut text);
+    write_canonical(value, &mut text);
     let mut hash = String::from("sha256:");
     for byte in Sha256::digest(text.as_bytes()) {
         write!(hash, "{byte:02x}").expect("writing to a text does not fail");
     }
-    DefinitionHash::new(hash)
+    hash
 }
 
 fn content(definition: &Definition) -> Value {

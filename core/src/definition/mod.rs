@@ -25,6 +25,7 @@ mod whole;
 pub use document::Checked;
 pub use duration::{format_duration, parse_duration};
 pub use expression::{ExpressionError, Local, Scope, Template};
+pub use hash::input_hash;
 pub use keywords::each_schema;
 pub use nearest::nearest;
 pub use problem::{LocatedProblem, Location, Problem};

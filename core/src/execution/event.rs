@@ -1,11 +1,11 @@
 //! What a history is made of. Names and fields are those of the reference (interface facts, part 4).
 
 use crate::id::{
-    ClusterId, DefinitionHash, ExecutionId, HandlerKey, Run, Seq, SessionId, SignalName, StepId, Token, UnitKey,
-    Version, WorkerId, WorkflowName,
+    ClusterId, DefinitionHash, ExecutionId, HandlerKey, InputHash, Run, Seq, SessionId, SignalName, StepId, Token,
+    UnitKey, Version, WorkerId, WorkflowName,
 };
 use crate::time::ClusterMs;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -251,6 +251,9 @@ pub struct Parent {
 pub struct Continued {
     /// When the execution was started.
     pub created_at_ms: ClusterMs,
+    /// What it was started with: a repeated start is told from another one by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_with: Option<InputHash>,
     /// Keys of senders, with what they were told: the newest, as many as [`crate::execution::rollover`] keeps.
     #[serde(default, skip_serializing_if = "no_keys")]
     pub sent: Arc<BTreeMap<String, Sent>>,
@@ -266,9 +269,14 @@ pub struct Sent {
     pub name: SignalName,
     pub run: Run,
     pub seq: Seq,
-    /// Of an update.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Of an update; it may be null.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "what_is_there")]
     pub result: Option<Json>,
+}
+
+/// What is written is a value, null too.
+fn what_is_there<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Json>, D::Error> {
+    Json::deserialize(d).map(Some)
 }
 
 /// Where a signal stood that an earlier run did not take.

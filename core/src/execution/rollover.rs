@@ -40,7 +40,11 @@ pub fn next_run(before: &State, input: Json, run: Run) -> Vec<Event> {
         cluster_id: before.identity.cluster_id,
         run,
         parent: before.parent.clone(),
-        continued: Some(Continued { created_at_ms: before.created_at, sent: remembered(before) }),
+        continued: Some(Continued {
+            created_at_ms: before.created_at,
+            started_with: before.started_with(),
+            sent: remembered(before),
+        }),
     };
     let mut waiting: Vec<_> =
         before.buffered.iter().flat_map(|(signal, waiting)| waiting.iter().map(move |one| (signal, one))).collect();

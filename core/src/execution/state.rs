@@ -1,13 +1,14 @@
 //! What a history folds to.
 
+use crate::definition::input_hash;
 use crate::execution::event::{
     Carried, CompensationOutcome, DecodeError, Event, Identity, Json, Labels, Parent, Recorded, Sent, TaskError,
     memory_of,
 };
 use crate::execution::fan::Fan;
 use crate::id::{
-    DefinitionHash, ExecutionId, HandlerKey, Seq, SessionId, SignalName, StepId, UnitKey, Version, WorkerId,
-    WorkflowName,
+    DefinitionHash, ExecutionId, HandlerKey, InputHash, Run, Seq, SessionId, SignalName, StepId, UnitKey, Version,
+    WorkerId, WorkflowName,
 };
 use crate::store::append::{Status, Summary};
 use crate::time::ClusterMs;
@@ -26,6 +27,8 @@ pub struct State {
     pub input: Json,
     pub labels: Labels,
     pub created_at: ClusterMs,
+    /// What the first run was given, where this is a later one.
+    pub started_with: Option<InputHash>,
     /// When this run began.
     pub run_at: ClusterMs,
     /// Whose child it is.
@@ -291,6 +294,7 @@ impl State {
             input: input.clone(),
             labels: labels.clone(),
             created_at: continued.as_ref().map_or(first.at_ms, |continued| continued.created_at_ms),
+            started_with: continued.as_ref().and_then(|continued| continued.started_with.clone()),
             run_at: first.at_ms,
             parent: parent.clone(),
             children: 0,
@@ -331,6 +335,21 @@ impl State {
     pub fn load(execution: &ExecutionId, stored: &[Vec<u8>]) -> Result<State, FoldError> {
         let events = stored.iter().map(|bytes| Recorded::decode(bytes)).collect::<Result<Vec<_>, _>>()?;
         State::fold(execution, &events)
+    }
+
+    /// What the first run was given; none where it is a later one and says nothing of it.
+    pub(super) fn started_with(&self) -> Option<InputHash> {
+        let first = self.identity.run == Run(1);
+        self.started_with.clone().or_else(|| first.then(|| input_hash(&self.input)))
+    }
+
+    /// Whether the execution was started with this input, as far as is known.
+    pub fn is_started_with(&self, input: &Json) -> bool {
+        match (&self.started_with, self.identity.run) {
+            (Some(hash), _) => input_hash(input) == *hash,
+            (None, Run(1)) => self.input == *input,
+            (None, _) => true,
+        }
     }
 
     /// Created or running: nothing winds it down yet.

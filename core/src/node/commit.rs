@@ -8,7 +8,7 @@ use crate::api::response::{Accepted, Reply, Response, ResultOutcome};
 use crate::execution::Event;
 use crate::execution::State;
 use crate::execution::state::Settled;
-use crate::id::{ExecutionId, TaskId};
+use crate::id::{ExecutionId, TaskId, Token};
 use crate::mutant::{Mutant, Mutants};
 use crate::store::append::{Append, GroupOutcome, Rejection, Status, TaskState, Wake};
 use crate::store::outcome::Failure;
@@ -254,7 +254,7 @@ impl<M: Mutants> Node<M> {
         slot.body = Body::Resident(Box::new(resident));
         slot.bytes += memory;
         slot.held = draft.held;
-        self.close_attempts(&execution);
+        self.close_attempts(&execution, &draft);
         for handover in std::mem::take(&mut draft.dispatches) {
             self.hand(handover);
         }
@@ -296,14 +296,19 @@ impl<M: Mutants> Node<M> {
 
     /// Deliveries that nothing waits for any more are closed; workers are told to stop, unless it was their own result
     /// that closed them (protocols, 25).
-    fn close_attempts(&mut self, execution: &ExecutionId) {
+    fn close_attempts(&mut self, execution: &ExecutionId, draft: &Draft) {
+        // Of the run that ended with it the next one knows nothing.
+        let accepted = |token: &Token| {
+            let mut told = draft.outcomes.iter().map(|(.., told)| told);
+            told.any(|told| told.token == *token && told.outcome == Accepted::Accepted)
+        };
         for token in self.attempts.of(execution) {
             let Some(resident) = self.slots.get(execution).and_then(Slot::resident) else { return };
             if resident.state.is_open(token.id) {
                 continue;
             }
-            let reported =
-                resident.state.deliveries.get(&token.id).is_some_and(|d| d.settled == Some(Settled::Accepted));
+            let settled = resident.state.deliveries.get(&token.id).and_then(|delivery| delivery.settled);
+            let reported = settled == Some(Settled::Accepted) || accepted(&token);
             let Some(Holder::Session(session)) = self.attempts.close(&token) else { continue };
             let Some(holder) = self.sessions.get_mut(session) else { continue };
             holder.held.remove(&token);

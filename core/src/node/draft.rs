@@ -302,7 +302,8 @@ impl<M: Mutants> Node<M> {
         if let Some(resident) = &draft.resident {
             let state = &resident.state;
             let other_version = start.version.as_ref().is_some_and(|v| *v != state.version);
-            let response = if state.workflow != start.workflow || other_version || state.input != start.input {
+            let response = if state.workflow != start.workflow || other_version || !state.is_started_with(&start.input)
+            {
                 let message = format!("execution {execution} exists with another workflow, version or input");
                 ApiError::new(ErrorCode::ExecutionIdConflict, message).into()
             } else {

@@ -33,7 +33,7 @@ pub fn all() -> Vec<Story> {
         parent_of_children(),
         child_of_a_parent(),
         run_that_continues_as_new(),
-        run_after_another(),
+        run_that_knows_its_start(),
     ]
 }
 
@@ -412,9 +412,9 @@ fn run_that_continues_as_new() -> Story {
     told.end()
 }
 
-/// The run that follows: one signal comes again, the senders' keys are known.
-fn run_after_another() -> Story {
-    let mut before = Teller::start("run-after-another", counter(), json!({"count": 0}), &[]);
+/// The run that follows: one signal comes again, the senders' keys are known, and what the first run was given is.
+fn run_that_knows_its_start() -> Story {
+    let mut before = Teller::start("run-that-knows-its-start", counter(), json!({"count": 0}), &[]);
     before.command(Command::SuggestContinue { max: 50 });
     before.send("tick", json!(1), Some("k-1"));
     before.send("tick", json!(2), Some("k-2"));
@@ -425,7 +425,7 @@ fn run_after_another() -> Story {
     };
     let mut events = next_run(&before.state, input, run).into_iter();
     let first = Recorded { seq: Seq(1), at_ms: before.now, event: events.next().expect("a first event") };
-    let state = State::begin(&"run-after-another".into(), &first).expect("a first event");
+    let state = State::begin(&"run-that-knows-its-start".into(), &first).expect("a first event");
     let mut told = before;
     (told.state, told.events) = (state, vec![first]);
     events.for_each(|event| told.record(event));

@@ -1,7 +1,7 @@
 //! Signals, updates and queries as clients see them, and what continue-as-new keeps of them.
 
 use crate::bench::{Bench, code};
-use orbit_core::api::request::{Message, Request, TaskOutcome};
+use orbit_core::api::request::{Message, ReportForm, Request, TaskOutcome};
 use orbit_core::api::response::{Reply, Response};
 use orbit_core::execution::event::Event;
 use serde_json::{Value, json};
@@ -292,4 +292,60 @@ fn an_update_whose_answer_is_too_large_is_not_taken() {
     assert!(matches!(&large.reply, Reply::Error(e) if e.message.contains("max_payload_bytes")), "{large:?}");
     assert_eq!(bench.history("t"), ["WorkflowCreated", "WorkflowStarted", "SignalAwaited"], "nothing is recorded");
     assert_eq!(update(&mut bench, json!("x"), Some("u")).status, 200);
+}
+
+#[test]
+fn a_start_that_is_repeated_in_a_later_run_is_the_same_start_and_another_input_is_not() {
+    let mut bench = Bench::new();
+    bench.deploy(json!({"name": "Loop", "version": "1", "signals": {"stop": {}}, "steps": [
+        {"id": "next", "when": "${ input.n < 3 }", "continue_as_new": {"n": "${ input.n + 1 }"}},
+        {"id": "end", "await": "stop"}]}));
+    let started = bench.start("Loop", "l", json!({"n": 0}));
+    assert_eq!((started.status, bench.view("l").run.0), (201, 4));
+    let restart = |bench: &mut Bench| {
+        let again = bench.start("Loop", "l", json!({"n": 0}));
+        assert_eq!(again.status, 200, "{again:?}");
+        assert!(matches!(&again.reply, Reply::Started(started) if !started.created), "{again:?}");
+        // What the newest run was given is not what the execution was started with.
+        assert_eq!(code(&bench.start("Loop", "l", json!({"n": 3}))), "EXECUTION_ID_CONFLICT");
+    };
+    restart(&mut bench);
+    bench.restart();
+    restart(&mut bench);
+    bench.signal("l", "stop", json!(null), None);
+    assert_eq!(bench.status("l"), "completed");
+    restart(&mut bench);
+}
+
+#[test]
+fn a_worker_whose_result_ends_a_run_is_not_told_to_stop_what_it_has_done() {
+    let mut bench = Bench::new();
+    bench.deploy(json!({"name": "Loop", "version": "1", "steps": [
+        {"id": "work", "task": "task.1"},
+        {"id": "next", "when": "${ input < 2 }", "continue_as_new": "${ input + 1 }"}]}));
+    let session = bench.register("w");
+    bench.start("Loop", "l", json!(0));
+    for run in 1..=3 {
+        let task = bench.take(session);
+        let results = vec![Bench::result(&task.token, json!(null))];
+        let report = Request::Report { session, results, form: ReportForm::Batch };
+        assert_eq!(bench.ask(report).status, 200);
+        let beat = bench.ask(Request::Heartbeat { session, holding: None });
+        assert!(matches!(&beat.reply, Reply::Heartbeat(cancels) if cancels.cancel.is_empty()), "run {run}: {beat:?}");
+    }
+    assert_eq!(bench.status("l"), "completed");
+}
+
+#[test]
+fn an_update_that_is_answered_with_null_is_answered_so_again_in_a_later_run() {
+    let mut bench = Bench::new();
+    bench.deploy(json!({"name": "Loop", "version": "1", "updates": {"raise": {}}, "steps": [
+        {"id": "raised", "await": "raise"},
+        {"id": "next", "when": "${ input < 1 }", "continue_as_new": "${ input + 1 }"}]}));
+    bench.start("Loop", "t", json!(0));
+    let first = update(&mut bench, json!(7), Some("u"));
+    assert_eq!((first.status, bench.view("t").run.0), (200, 2));
+    assert_eq!(update(&mut bench, json!(7), Some("u")), first);
+    bench.restart();
+    assert_eq!(update(&mut bench, json!(7), Some("u")), first);
 }

@@ -5,7 +5,7 @@ use orbit_core::execution::event::{
     AbortReason, Carried, CompensationOutcome, Continued, Event, Json, Parent, Recorded, ResultKind, TaskError,
     Unconsumed,
 };
-use orbit_core::id::{ClusterId, Run, Seq, SessionId, Token};
+use orbit_core::id::{ClusterId, InputHash, Run, Seq, SessionId, Token};
 use orbit_core::time::ClusterMs;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -52,7 +52,11 @@ pub fn events() -> Vec<Event> {
                     root: "r".into(),
                     depth: 2,
                 }),
-                continued: full.then(|| Continued { created_at_ms: ClusterMs(1), sent: Default::default() }),
+                continued: full.then(|| Continued {
+                    created_at_ms: ClusterMs(1),
+                    started_with: Some(InputHash::new("sha256:00")),
+                    sent: Default::default(),
+                }),
             },
             Event::WorkflowStarted,
             Event::StepScheduled {
