@@ -95,6 +95,8 @@ impl<M: Mutants> Node<M> {
         let Part { execution, before, mut draft, .. } = part;
         let slot = self.slots.get_mut(&execution).expect("what is drafted is in memory");
         slot.in_flight = true;
+        // It may stand in line a second time, and find something to do there.
+        self.idle.remove(&execution, slot);
         if self.mutants.planted(Mutant::MemoryBeforeCommit) {
             slot.body = Body::Resident(Box::new(draft.resident.clone().expect("a group has a state")));
         }

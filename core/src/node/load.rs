@@ -298,25 +298,17 @@ impl<M: Mutants> Node<M> {
             }
             slot.timer = timer;
         }
-        if let Some(at) = slot.idle.take() {
-            self.idle.remove(&(at, execution.clone()));
-            self.idle_bytes -= slot.bytes;
-        }
-        if may_leave && slot.queue.is_empty() && !slot.in_flight {
-            self.touches += 1;
-            slot.idle = Some(self.touches);
-            self.idle.insert((self.touches, execution.clone()));
-            self.idle_bytes += slot.bytes;
+        match may_leave && slot.queue.is_empty() && !slot.in_flight {
+            true => self.idle.add(execution, slot),
+            false => self.idle.remove(execution, slot),
         }
     }
 
     /// Past the bound of what stays in memory, those that were idle longest leave.
     pub(super) fn evict(&mut self) {
         let limits = self.config.limits;
-        while self.idle.len() as u64 > limits.max_resident_executions
-            || (self.idle_bytes > limits.max_resident_bytes && !self.idle.is_empty())
-        {
-            let (_, execution) = self.idle.first().cloned().expect("more than the bound are there");
+        while let Some(execution) = self.idle.beyond(limits.max_resident_executions, limits.max_resident_bytes) {
+            let execution = execution.clone();
             let slot = self.slots.get(&execution).expect("idle executions are in memory");
             match slot.resident() {
                 // Its row does not say when it wants to come back: that is written first.
@@ -328,15 +320,12 @@ impl<M: Mutants> Node<M> {
 
     /// Forgets an execution whose row says all that is needed to bring it back.
     pub(super) fn leave_memory(&mut self, execution: &ExecutionId) {
-        let Some(slot) = self.slots.remove(execution) else { return };
+        let Some(mut slot) = self.slots.remove(execution) else { return };
         assert!(!slot.in_flight && slot.queue.is_empty(), "an execution that has something to do stays");
         if let Some(at) = slot.timer {
             self.timers.remove(&(at, execution.clone()));
         }
-        if let Some(at) = slot.idle {
-            self.idle.remove(&(at, execution.clone()));
-            self.idle_bytes -= slot.bytes;
-        }
+        self.idle.remove(execution, &mut slot);
         if let Body::Resident(resident) = &slot.body
             && !resident.state.has_ended()
         {

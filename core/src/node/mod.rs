@@ -24,6 +24,7 @@ pub mod counters;
 mod draft;
 pub mod effect;
 mod family;
+mod idle;
 pub mod input;
 mod lifecycle;
 mod load;
@@ -131,11 +132,7 @@ pub struct Node<M: Mutants = NoMutants> {
     ready: VecDeque<ExecutionId>,
     /// When executions in memory want to be woken.
     timers: BTreeSet<(ClusterMs, ExecutionId)>,
-    /// Executions in memory that wait for the outside, longest idle first.
-    idle: BTreeSet<(u64, ExecutionId)>,
-    /// Bytes of the histories of those.
-    idle_bytes: u64,
-    touches: u64,
+    idle: idle::Idle,
     /// Executions to be read.
     to_load: BTreeSet<ExecutionId>,
     due: load::DueScan,
@@ -230,9 +227,7 @@ impl<M: Mutants> Node<M> {
             slots: BTreeMap::new(),
             ready: VecDeque::new(),
             timers: BTreeSet::new(),
-            idle: BTreeSet::new(),
-            idle_bytes: 0,
-            touches: 0,
+            idle: idle::Idle::default(),
             to_load: BTreeSet::new(),
             due: load::DueScan::default(),
             active: 0,

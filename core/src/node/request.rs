@@ -186,10 +186,7 @@ impl<M: Mutants> Node<M> {
             self.asked_bytes += work.bytes();
         }
         slot.queue.push_back(work);
-        if let Some(at) = slot.idle.take() {
-            self.idle.remove(&(at, execution.clone()));
-            self.idle_bytes -= slot.bytes;
-        }
+        self.idle.remove(execution, slot);
         if was_idle && !slot.in_flight && !matches!(slot.body, Body::Loading) {
             self.ready.push_back(execution.clone());
         }

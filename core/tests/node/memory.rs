@@ -3,6 +3,7 @@
 use crate::bench::{Bench, code};
 use orbit_core::api::request::Request;
 use orbit_core::api::response::Reply;
+use orbit_core::node::Input;
 use serde_json::json;
 use std::time::Duration;
 
@@ -189,4 +190,27 @@ fn a_value_that_an_expression_made_too_large_fails_its_execution() {
         }
         other => panic!("an execution, not {other:?}"),
     }
+}
+
+#[test]
+fn an_execution_that_is_under_way_does_not_count_as_idle() {
+    // One group at a time, and an event more once a history has three: what is in line twice is drafted twice.
+    let mut bench = Bench::with(|config| {
+        config.limits.max_append_groups = 1;
+        config.limits.max_history_events = 6;
+    });
+    bench.deploy(json!({"name": "Loop", "version": "1", "steps": [
+        {"id": "next", "when": "${ execution.run < 2 }", "continue_as_new": "${ input }"},
+        {"id": "nap", "sleep": "1s"}]}));
+    bench.hold = true;
+    bench.send_start("Loop", "l", json!(null));
+    while let Some((call, transaction)) = bench.held.pop_front() {
+        let reply = bench.run(transaction);
+        bench.give(Input::Store { call, reply });
+        // Whatever else happens meanwhile, what is under way stays in memory.
+        bench.ask(Request::Health);
+    }
+    bench.release();
+    bench.pass(Duration::from_secs(2));
+    assert_eq!(bench.status("l"), "completed");
 }
