@@ -199,6 +199,8 @@ pub struct Habits {
     pub terminate: Ratio,
     /// A client sends a signal or an update, or asks a query.
     pub message: Ratio,
+    /// A client that sends a message goes on to talk to that execution, with hardly a pause.
+    pub talk: Ratio,
     /// Of the messages with an id: one is sent that was sent before.
     pub repeat_message: Ratio,
     /// A start names its own id.
@@ -328,6 +330,7 @@ impl Plan {
                 cancel: ratio(&mut d, &[40, 12]),
                 terminate: ratio(&mut d, &[60, 20]),
                 message: Ratio::new(*d.pick(&[1, 4, 7]), 8),
+                talk: ratio(&mut Dice::new(seed, Stream::Talk), &[4, 2, 1]),
                 repeat_message: Ratio::new(1, *d.pick(&[3, 8])),
                 own_id: Ratio::new(4, 5),
                 repeat_start: ratio(&mut d, &[10, 4]),

@@ -22,6 +22,8 @@ pub enum Stream {
     Database = 10,
     Backends = 11,
     Store = 12,
+    Loops = 13,
+    Talk = 14,
 }
 
 /// A probability, as an integer ratio; written `1/20`.

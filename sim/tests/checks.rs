@@ -296,7 +296,7 @@ fn an_end_that_the_definition_does_not_lead_to_is_found_by_the_interpreter() {
         let _ = feed_with(&mut checks, append(1, numbered(events)), &book);
         let limits = Limits { max_payload: 1_000, max_fan_out: 10 };
         let id = ExecutionId::new("x");
-        interpreter::check(&id, checks.history.get(&id).expect("it was taken in"), limits)
+        interpreter::check(&id, checks.history.runs(&id).expect("it was taken in"), limits)
     };
     assert_eq!(ends(3), Ok(()));
     assert!(message(ends(4)).contains("by the definition as"));

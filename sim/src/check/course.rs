@@ -175,6 +175,7 @@ impl Course {
                 self.on_handled(at, definition, handler, Some(error), marks)?;
                 marks.hit(Mark::HandlerFailed);
             }
+            Event::WorkflowContinuedAsNew { .. } => self.on_continue(at, definition)?,
             event if event.is_terminal() => self.on_end(at, definition, event, marks)?,
             _ => {}
         }
@@ -513,6 +514,21 @@ impl Course {
         if let Event::WorkflowTimedOut { .. } = event {
             marks.hit(Mark::ExecutionTimedOut);
         }
+        Ok(())
+    }
+
+    /// A run ends well, and with nothing of it under way, where a step wants the next one.
+    fn on_continue(&self, at: &str, definition: &Definition) -> Checked {
+        ensure!(!self.winds_down(), CHECK, "{at}: it continues as new, and winds down by {:?}", self.cause);
+        ensure!(self.open.is_empty(), CHECK, "{at}: it continues as new while {:?} are under way", self.open);
+        let running = self.handlers.iter().find(|(_, ended)| !**ended);
+        ensure!(running.is_none(), CHECK, "{at}: it continues as new while {running:?} runs");
+        let wants = definition.steps.iter().any(|step| {
+            let well = |before: &StepId| matches!(self.ended.get(before.as_str()), Some(Ending::Well));
+            let over = self.ended.contains_key(step.id.as_str());
+            matches!(step.kind, StepKind::ContinueAsNew(_)) && !over && step.after.iter().all(well)
+        });
+        ensure!(wants, CHECK, "{at}: it continues as new, and no step wants that");
         Ok(())
     }
 

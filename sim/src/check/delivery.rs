@@ -5,7 +5,7 @@ use super::{Answer, Checked, Violation, ensure};
 use crate::coverage::{Coverage, Mark};
 use orbit_core::api::response::Assignment;
 use orbit_core::api::{Reply, Request};
-use orbit_core::id::{ExecutionId, SessionId, StepId, Token};
+use orbit_core::id::{ExecutionId, Run, SessionId, StepId, Token};
 use std::collections::BTreeSet;
 
 const CHECK: &str = "delivery";
@@ -14,7 +14,7 @@ const CHECK: &str = "delivery";
 #[derive(Debug, Default)]
 pub struct DeliveryCheck {
     /// Attempts of which a delivery was put on the wire.
-    sent: BTreeSet<(ExecutionId, StepId, u32)>,
+    sent: BTreeSet<(ExecutionId, Run, StepId, u32)>,
     /// Tokens that stood in an answer, whether or not it was put on the wire.
     answered: BTreeSet<Token>,
 }
@@ -53,10 +53,8 @@ impl DeliveryCheck {
     ) -> Checked {
         let (token, current, on_the_wire) = (&task.token, answer.current, answer.on_the_wire);
         ensure!(token.execution == task.execution_id, CHECK, "{token} belongs to {}", task.execution_id);
-        let Some(tracked) = histories.get(&task.execution_id) else {
-            return Err(Violation::safety(CHECK, format!("{token} is handed out, and its execution is not recorded")));
-        };
-        let Some(dispatched) = tracked.dispatched.get(token) else {
+        let tracked = histories.runs(&task.execution_id).and_then(|runs| runs.of_delivery(token));
+        let Some((tracked, dispatched)) = tracked.and_then(|t| Some((t, t.dispatched.get(token)?))) else {
             return Err(Violation::safety(CHECK, format!("{token} is handed out, and no StepDispatched is recorded")));
         };
         let same = dispatched.unit.as_str() == task.step_id.as_str() && dispatched.attempt == task.attempt;
@@ -72,7 +70,7 @@ impl DeliveryCheck {
         ensure!(given.input == task.input, CHECK, "{token} is handed out with another input than was recorded");
         let key = given.idempotency_key == task.idempotency_key;
         ensure!(key, CHECK, "{token} is handed out under another idempotency key than was recorded");
-        let attempt = (task.execution_id.clone(), task.step_id.clone(), task.attempt);
+        let attempt = (task.execution_id.clone(), tracked.run, task.step_id.clone(), task.attempt);
         let repeat = self.sent.contains(&attempt);
         let again = !self.answered.insert(token.clone());
         ensure!(

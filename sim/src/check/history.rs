@@ -1,9 +1,10 @@
-//! Histories: gapless, one terminal event and nothing behind it, time that never goes back, one success for a step;
-//! results that a worker really gave, for a token that was really handed out; steps in the order of the definition.
+//! Histories: gapless, one end and nothing behind it, time that never goes back, one success for a step; results that a
+//! worker really gave, for a token that was really handed out; steps in the order of the definition.
 //!
 //! This check knows nothing of `decide`: it is a second opinion on it.
 
 use super::course::Course;
+use super::runs::{Position, Runs};
 use super::{Checked, Committed, Violation, ensure};
 use crate::coverage::{Coverage, Mark};
 use crate::schema;
@@ -11,7 +12,7 @@ use crate::store::{Change, ModelStore};
 use orbit_core::api::request::TaskOutcome;
 use orbit_core::definition::{Definition, StepKind, UnitPath};
 use orbit_core::execution::event::{Event, Json, Recorded, codes};
-use orbit_core::id::{ExecutionId, Seq, SessionId, SignalName, Token, UnitKey};
+use orbit_core::id::{ExecutionId, Run, Seq, SessionId, SignalName, Token, UnitKey};
 use orbit_core::store::append::{Group, Member, OwnerChange, Status, TaskChange, Wake};
 use orbit_core::time::ClusterMs;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,16 +27,19 @@ const EARLY_MS: i64 = 3;
 /// What is known of every execution.
 #[derive(Debug, Default)]
 pub struct HistoryCheck {
-    executions: BTreeMap<ExecutionId, Tracked>,
+    executions: BTreeMap<ExecutionId, Runs>,
 }
 
-/// What is known of one execution.
+/// What is known of one run of an execution.
 #[derive(Debug)]
 pub struct Tracked {
     pub definition: Arc<Definition>,
+    pub run: Run,
     pub events: Vec<Recorded>,
-    /// How it ended.
+    /// How it ended, and the execution with it.
     pub ended: Option<Status>,
+    /// It ended by continuing as new: the input of the next run.
+    pub continues: Option<Json>,
     /// Every delivery that was recorded.
     pub dispatched: BTreeMap<Token, Dispatched>,
     /// The results that were recorded as such, by their delivery.
@@ -43,18 +47,18 @@ pub struct Tracked {
     /// What each unit was given, and its key.
     pub scheduled: BTreeMap<UnitKey, Scheduled>,
     /// Attempts that wait for a worker: the task rows of this execution. With the time since when.
-    queued: BTreeMap<UnitKey, (u32, ClusterMs)>,
+    pub(super) queued: BTreeMap<UnitKey, (u32, ClusterMs)>,
     settled: BTreeSet<UnitKey>,
     succeeded: BTreeSet<UnitKey>,
     /// Units that wait for a time.
-    waiting: BTreeMap<UnitKey, ClusterMs>,
+    pub(super) waiting: BTreeMap<UnitKey, ClusterMs>,
     uncertain: BTreeSet<Token>,
     cancelled: bool,
     /// What is under way, and why it ends.
-    course: Course,
+    pub(super) course: Course,
     /// Steps that wait for a signal for as long as it takes.
     awaits: BTreeMap<UnitKey, SignalName>,
-    parked: bool,
+    pub(super) parked: bool,
 }
 
 /// A recorded delivery.
@@ -78,6 +82,25 @@ impl Tracked {
     /// The number of its last event.
     pub fn last(&self) -> Seq {
         Seq(self.events.len() as u64)
+    }
+
+    /// Where it ends so far.
+    pub fn position(&self) -> Position {
+        Position { run: self.run, seq: self.last() }
+    }
+
+    /// Whether some step of it begins a new run, and signals can be sent to it.
+    pub fn may_be_carried(&self) -> bool {
+        !self.definition.signals.is_empty()
+            && self.definition.steps.iter().any(|step| matches!(step.kind, StepKind::ContinueAsNew(_)))
+    }
+
+    /// What it was given.
+    pub fn input(&self) -> Option<&Json> {
+        match &self.events.first()?.event {
+            Event::WorkflowCreated { input, .. } => Some(input),
+            _ => None,
+        }
     }
 
     /// Whether somebody asked for its end.
@@ -117,13 +140,23 @@ impl Tracked {
 }
 
 impl HistoryCheck {
-    /// What is known of that execution.
+    /// What is known of that execution's newest run.
     pub fn get(&self, id: &ExecutionId) -> Option<&Tracked> {
+        self.executions.get(id)?.newest()
+    }
+
+    /// All runs of that execution.
+    pub fn runs(&self, id: &ExecutionId) -> Option<&Runs> {
         self.executions.get(id)
     }
 
-    /// All executions.
+    /// The newest runs of all executions.
     pub fn all(&self) -> impl Iterator<Item = (&ExecutionId, &Tracked)> {
+        self.executions.iter().filter_map(|(id, runs)| Some((id, runs.newest()?)))
+    }
+
+    /// All executions, with all their runs.
+    pub fn all_runs(&self) -> impl Iterator<Item = (&ExecutionId, &Runs)> {
         self.executions.iter()
     }
 
@@ -156,32 +189,25 @@ impl HistoryCheck {
                 stored.seq,
                 stored.at_ms
             );
-            events.push(event);
+            events.push((stored.run, event));
         }
-        if !self.executions.contains_key(id) {
-            let first = events.first().map(|e| &e.event);
-            let Some(Event::WorkflowCreated { workflow, version, definition_hash, .. }) = first else {
-                return Err(Violation::safety(CHECK, format!("{id} begins with {first:?}")));
-            };
-            let definition = committed.book.definition(workflow, version).filter(|d| d.hash == *definition_hash);
-            let Some(definition) = definition else {
-                return Err(Violation::safety(CHECK, format!("{id} runs {workflow} {version}, which nobody deployed")));
-            };
-            self.executions.insert(id.clone(), Tracked::new(definition));
-        }
-        let tracked = self.executions.get_mut(id).expect("just made");
-        let was_parked = std::mem::take(&mut tracked.parked);
-        let scheduled: BTreeSet<&UnitKey> = events.iter().filter_map(|e| scheduled_unit(&e.event)).collect();
-        let direct = |e: &Recorded| matches!(&e.event, Event::StepDispatched { step, .. } if scheduled.contains(step));
-        if events.iter().any(direct) {
+        let runs = self.executions.entry(id.clone()).or_default();
+        let was_parked = runs.newest_mut().is_some_and(|newest| std::mem::take(&mut newest.parked));
+        let scheduled: BTreeSet<&UnitKey> = events.iter().filter_map(|(_, e)| scheduled_unit(&e.event)).collect();
+        let direct = |e: &Event| matches!(e, Event::StepDispatched { step, .. } if scheduled.contains(step));
+        if events.iter().any(|(_, e)| direct(&e.event)) {
             marks.hit(Mark::DirectDispatch);
         }
-        for event in events.iter().cloned() {
+        for (run, event) in &events {
             if was_parked && matches!(event.event, Event::TimerFired { .. }) {
                 marks.hit(Mark::Woken);
             }
-            tracked.on_event(id, event, committed, marks)?;
+            runs.take(id, *run, event, committed.book)?.on_event(id, event.clone(), committed, marks)?;
         }
+        let Some(tracked) = runs.newest_mut() else {
+            return Err(Violation::safety(CHECK, format!("{id} is written, and has no events")));
+        };
+        ensure!(tracked.continues.is_none(), CHECK, "{id} continued as new, and the next run did not begin with it");
         tracked.rows_follow(id, committed.store)?;
         let status = member.summary.as_ref().map(|s| s.status);
         match (tracked.ended, member.owner) {
@@ -209,12 +235,14 @@ impl HistoryCheck {
             CHECK,
             "the executions of the store are not those that were written"
         );
-        for (id, tracked) in &self.executions {
-            let rows = store.history(id);
-            let same = rows.len() == tracked.events.len()
-                && rows.iter().zip(&tracked.events).all(|(row, event)| row.seq == event.seq);
-            ensure!(same, CHECK, "the stored history of {id} is not what was written");
-            super::replay::check(id, tracked)?;
+        for (id, runs) in &self.executions {
+            for tracked in runs.iter() {
+                let rows = store.run_history(id, tracked.run);
+                let same = rows.len() == tracked.events.len()
+                    && rows.iter().zip(&tracked.events).all(|(row, event)| row.seq == event.seq);
+                ensure!(same, CHECK, "the stored history of {id}, run {}, is not what was written", tracked.run);
+                super::replay::check(id, tracked)?;
+            }
         }
         Ok(())
     }
@@ -236,11 +264,13 @@ fn mark_group(group: &Group, marks: &mut Coverage) {
 }
 
 impl Tracked {
-    fn new(definition: Arc<Definition>) -> Tracked {
+    pub(super) fn new(definition: Arc<Definition>, run: Run) -> Tracked {
         Tracked {
             definition,
+            run,
             events: Vec::new(),
             ended: None,
+            continues: None,
             dispatched: BTreeMap::new(),
             results: BTreeMap::new(),
             scheduled: BTreeMap::new(),
@@ -263,9 +293,10 @@ impl Tracked {
         committed: &Committed<'_>,
         marks: &mut Coverage,
     ) -> Checked {
-        let at = format!("{id}#{}", recorded.seq);
+        let at = format!("{id}{}", Position { run: self.run, seq: recorded.seq });
         ensure!(recorded.seq == self.last().next(), CHECK, "{at} follows #{}", self.last());
-        ensure!(self.ended.is_none(), CHECK, "{at}: {:?} comes after the end", recorded.event);
+        let over = self.ended.is_some() || self.continues.is_some();
+        ensure!(!over, CHECK, "{at}: {:?} comes after the end", recorded.event);
         if let Some(before) = self.events.last() {
             ensure!(before.at_ms <= recorded.at_ms, CHECK, "{at}: time went back from {:?}", before.at_ms);
         }
@@ -469,7 +500,18 @@ impl Tracked {
                 ensure!(self.succeeded.insert(step.clone()), CHECK, "{at}: {step} succeeded a second time");
                 self.settle(at, step)?;
             }
-            Event::ContinueSuggested { .. } | Event::WorkflowContinuedAsNew { .. } => {}
+            Event::WorkflowContinuedAsNew { input, next_run } => {
+                ensure!(*next_run == self.run.next(), CHECK, "{at}: run {} continues as run {next_run}", self.run);
+                if let Some(Err(wrong)) = self.definition.input_schema.as_ref().map(|s| schema::matches(s, input)) {
+                    return Err(Violation::safety(
+                        CHECK,
+                        format!("{at}: continued with an input that its schema forbids: {wrong:?}"),
+                    ));
+                }
+                self.continues = Some(input.clone());
+                marks.hit(Mark::ContinuedAsNew);
+            }
+            Event::ContinueSuggested { .. } => {}
             Event::StepFanIn { step } | Event::ChildCompleted { step, .. } => {
                 ensure!(self.succeeded.insert(step.clone()), CHECK, "{at}: {step} succeeded a second time");
                 self.settle(at, step)?;
@@ -494,40 +536,8 @@ impl Tracked {
         Ok(())
     }
 
-    /// What other rows say of it: a task row for each attempt that waits for a worker and no other; an owner row while
-    /// it runs, which wakes it no later than it wants to be woken.
-    fn rows_follow(&self, id: &ExecutionId, store: &ModelStore) -> Checked {
-        let rows: BTreeSet<(&UnitKey, u32)> =
-            store.tasks().filter(|t| t.row.execution == *id).map(|t| (&t.row.unit, t.row.attempt)).collect();
-        let queued: BTreeSet<(&UnitKey, u32)> = match self.ended {
-            None => self.queued.iter().map(|(unit, (attempt, _))| (unit, *attempt)).collect(),
-            Some(_) => BTreeSet::new(),
-        };
-        ensure!(rows == queued, CHECK, "{id} has the task rows {rows:?}, and these attempts wait: {queued:?}");
-        let wake = match (self.ended, store.owners().get(id)) {
-            (Some(_), None) => return Ok(()),
-            (None, Some(owner)) => owner.wake,
-            (ended, owner) => {
-                return Err(Violation::safety(CHECK, format!("{id} ended: {ended:?}, but its owner row: {owner:?}")));
-            }
-        };
-        let timeouts = self
-            .queued
-            .iter()
-            .filter_map(|(unit, (_, since))| self.definition.task_of(unit)?.queue_timeout.map(|limit| *since + limit));
-        let whole = self.times_out().filter(|_| !self.course.winds_down());
-        let wants = self.waiting.values().copied().chain(timeouts).chain(whole).min();
-        let in_time = match (wake, wants) {
-            (Wake::Hot, _) | (_, None) => true,
-            (Wake::At(at), Some(wants)) => at <= wants,
-            (Wake::Never, Some(_)) => false,
-        };
-        ensure!(in_time, CHECK, "{id} wants to wake at {wants:?}, and its row says {wake:?}");
-        Ok(())
-    }
-
     /// When it has run for as long as it may.
-    fn times_out(&self) -> Option<ClusterMs> {
+    pub(super) fn times_out(&self) -> Option<ClusterMs> {
         Some(self.events.first()?.at_ms + self.definition.timeout?)
     }
 

@@ -4,6 +4,8 @@
 //!
 //! * [`fence`]: one writer per term, and none after a newer one.
 //! * [`history`]: histories are gapless, end once, and say only what workers said and what the definition allows.
+//! * `rows`: the rows beside a history say the same of it.
+//! * [`runs`]: the runs of an execution follow each other without a gap, each from what the one before left to it.
 //! * [`course`]: items, handlers, winding down, compensation and the end follow from the definition and the history.
 //! * [`family`]: children begin and end with what their parents say of them, and none outlives its parent.
 //! * [`interpreter`]: every execution ends as a second way to run its definition says.
@@ -30,6 +32,8 @@ pub mod patience;
 pub mod promise;
 pub mod read;
 pub mod replay;
+mod rows;
+pub mod runs;
 pub mod signal;
 pub mod violation;
 
@@ -109,8 +113,8 @@ impl Checks {
     /// At the end of the run.
     pub fn at_end(&mut self, store: &ModelStore, book: &Book, limits: interpreter::Limits) -> Checked {
         self.history.at_end(store)?;
-        for (id, tracked) in self.history.all() {
-            interpreter::check(id, tracked, limits)?;
+        for (id, runs) in self.history.all_runs() {
+            interpreter::check(id, runs, limits)?;
         }
         self.promise.at_end(store, book)?;
         self.signal.at_end(&self.history, book)

@@ -1,6 +1,6 @@
 //! Promises: every acknowledged start, result and cancel is there exactly once; every refused one is absent.
 
-use super::history::HistoryCheck;
+use super::history::{HistoryCheck, Tracked};
 use super::{Answer, Checked, Violation, ensure};
 use crate::coverage::{Coverage, Mark};
 use crate::schema;
@@ -88,7 +88,7 @@ impl PromiseCheck {
     ) -> Checked {
         let id = &started.execution_id;
         ensure!(start.execution_id.as_ref().is_none_or(|asked| asked == id), CHECK, "{id} was not asked for");
-        let Some(tracked) = histories.get(id) else {
+        let Some(tracked) = first_run(id, histories) else {
             return Err(Violation::safety(CHECK, format!("the start of {id} is acknowledged and not recorded")));
         };
         let Event::WorkflowCreated { workflow, input, labels, .. } = &tracked.events[0].event else {
@@ -135,6 +135,11 @@ impl PromiseCheck {
     }
 }
 
+/// What was asked for: the first run of an execution.
+fn first_run<'a>(id: &ExecutionId, histories: &'a HistoryCheck) -> Option<&'a Tracked> {
+    histories.runs(id)?.iter().next()
+}
+
 fn mark_error(code: ErrorCode, marks: &mut Coverage) {
     match code {
         ErrorCode::OutcomeUnknown => marks.hit(Mark::OutcomeUnknown),
@@ -155,7 +160,7 @@ fn on_start_refused(
     match code {
         ErrorCode::OutcomeUnknown | ErrorCode::Internal => {}
         ErrorCode::ExecutionIdConflict => {
-            let there = start.execution_id.as_ref().and_then(|id| histories.get(id)).map(|t| &t.events[0].event);
+            let there = start.execution_id.as_ref().and_then(|id| first_run(id, histories)).map(|t| &t.events[0].event);
             let Some(Event::WorkflowCreated { workflow, input, .. }) = there else {
                 return Err(Violation::safety(CHECK, format!("the id of {start:?} is said to be taken, and is not")));
             };
@@ -185,7 +190,8 @@ fn on_outcomes<'a>(
     ensure!(tokens.len() == outcomes.len(), CHECK, "{} outcomes of {} results", outcomes.len(), tokens.len());
     for (token, outcome) in tokens.zip(outcomes) {
         ensure!(*token == outcome.token, CHECK, "the outcome of {} stands for {token}", outcome.token);
-        let recorded = histories.get(&token.execution).is_some_and(|t| t.results.contains_key(token));
+        let runs = histories.runs(&token.execution);
+        let recorded = runs.is_some_and(|runs| runs.result_of(token).is_some());
         match outcome.outcome {
             Accepted::Accepted => ensure!(recorded, CHECK, "the result of {token} is accepted and not recorded"),
             Accepted::Duplicate => {
@@ -201,7 +207,7 @@ fn on_outcomes<'a>(
                     ensure!(!recorded, CHECK, "the only report of {token} failed for certain, and it is recorded");
                 }
                 if error.code == ErrorCode::UnknownToken {
-                    let handed = histories.get(&token.execution).is_some_and(|t| t.dispatched.contains_key(token));
+                    let handed = runs.is_some_and(|runs| runs.of_delivery(token).is_some());
                     ensure!(!handed, CHECK, "{token} is said to be unknown, and it was handed out");
                     marks.hit(Mark::UnknownToken);
                 }

@@ -1,13 +1,15 @@
 //! Reads: nothing is shown that is not committed; nothing is shown that is older than what somebody was shown before
 //! the request came (by a server that may write).
 
-use super::history::{HistoryCheck, Tracked};
+use super::history::HistoryCheck;
+use super::runs::{Position, Runs};
+use super::signal::told_of;
 use super::{Answer, Checked, Violation, ensure};
 use crate::coverage::{Coverage, Mark};
 use orbit_core::api::response::{ExecutionItem, ExecutionView, History, Signalled, Updated};
 use orbit_core::api::{ErrorCode, Reply, Request};
 use orbit_core::execution::event::Event;
-use orbit_core::id::{ExecutionId, Seq};
+use orbit_core::id::{ExecutionId, Run, Seq};
 use orbit_core::store::append::Status;
 use std::collections::BTreeMap;
 
@@ -17,19 +19,19 @@ const CHECK: &str = "read";
 #[derive(Debug, Default)]
 pub struct ReadCheck {
     /// The newest event of each execution that somebody was told of.
-    shown: BTreeMap<ExecutionId, Seq>,
+    shown: BTreeMap<ExecutionId, Position>,
 }
 
 impl ReadCheck {
-    /// What was shown of that execution so far: 0 where nothing was.
-    pub fn shown(&self, id: &ExecutionId) -> Seq {
+    /// What was shown of that execution so far.
+    pub fn shown(&self, id: &ExecutionId) -> Position {
         self.shown.get(id).copied().unwrap_or_default()
     }
 
     /// Everything that is recorded counts as shown from now on.
     pub fn show_all(&mut self, histories: &HistoryCheck) {
-        for (id, tracked) in histories.all() {
-            self.show(id, tracked.last());
+        for (id, runs) in histories.all_runs() {
+            self.show(id, runs.last());
         }
     }
 
@@ -42,22 +44,34 @@ impl ReadCheck {
                 self.on_view(view, answer, histories)?;
                 if matches!(&*answer.exchange.request, Request::Wait { .. }) && view.item.status.is_terminal() {
                     marks.hit(Mark::WaitEnded);
+                    let began = answer.exchange.newest.run;
+                    if began < view.run && began > Run(0) {
+                        marks.hit(Mark::WaitOverRuns);
+                    }
                 }
                 Ok(())
             }
-            (Request::GetHistory { execution, run: None, after, .. }, Reply::History(page)) => {
-                self.on_page(execution, *after, page, answer, histories)
+            (Request::GetHistory { execution, run, after, .. }, Reply::History(page)) => {
+                if page.run < histories.runs(execution).map_or(page.run, |runs| runs.last().run)
+                    && !page.events.is_empty()
+                {
+                    marks.hit(Mark::EarlierRunRead);
+                }
+                self.on_page(execution, *run, *after, page, answer, histories)
             }
             (Request::ListExecutions(_), Reply::Executions(page)) => {
                 page.executions.iter().try_for_each(|item| on_item(item, histories).map(|_| ()))
             }
             (Request::Start(_), Reply::Started(started)) => {
-                self.show(&started.execution_id, Seq(1));
+                self.show(&started.execution_id, Position { run: Run(1), seq: Seq(1) });
                 Ok(())
             }
-            (Request::Signal { execution, .. }, Reply::Signalled(Signalled { seq }))
-            | (Request::Update { execution, .. }, Reply::Updated(Updated { seq, .. })) => {
-                self.show(execution, *seq);
+            (Request::Signal { execution, signal: sent }, Reply::Signalled(Signalled { seq }))
+            | (Request::Update { execution, update: sent }, Reply::Updated(Updated { seq, .. })) => {
+                // That it is there was checked before.
+                if let Some(position) = histories.runs(execution).and_then(|runs| told_of(runs, sent, *seq)) {
+                    self.show(execution, position);
+                }
                 Ok(())
             }
             (Request::Poll(_) | Request::Report { .. }, reply) => {
@@ -68,16 +82,16 @@ impl ReadCheck {
                     _ => &[],
                 };
                 for token in outcomes.iter().map(|o| &o.token) {
-                    let recorded = histories.get(&token.execution).and_then(|t| t.results.get(token));
-                    if let Some(seq) = recorded {
-                        self.show(&token.execution, *seq);
+                    let recorded = histories.runs(&token.execution).and_then(|runs| runs.result_of(token));
+                    if let Some(position) = recorded {
+                        self.show(&token.execution, position);
                     }
                 }
                 Ok(())
             }
             (request, Reply::Error(error)) if error.code == ErrorCode::UnknownExecution => {
                 let named = named(request);
-                let hidden = answer.current && answer.exchange.floor > Seq(0);
+                let hidden = answer.current && answer.exchange.floor > Position::default();
                 ensure!(!hidden, CHECK, "{named:?} is said to be unknown, though it was shown before");
                 Ok(())
             }
@@ -86,12 +100,23 @@ impl ReadCheck {
     }
 
     fn on_view(&mut self, view: &ExecutionView, answer: &Answer<'_>, histories: &HistoryCheck) -> Checked {
-        let tracked = on_item(&view.item, histories)?;
+        let runs = on_item(&view.item, histories)?;
         let id = &view.item.execution_id;
         let status = view.item.status;
-        ensure!(view.last_seq <= tracked.last(), CHECK, "{id} is shown up to {}, of {}", view.last_seq, tracked.last());
-        let at_end = tracked.ended.is_some() && view.last_seq == tracked.last();
-        ensure!(status.is_terminal() == at_end, CHECK, "{id} is shown as {status:?} at {}", view.last_seq);
+        let shown = Position { run: view.run, seq: view.last_seq };
+        let Some(tracked) = runs.get(view.run).filter(|tracked| shown <= tracked.position()) else {
+            return Err(Violation::safety(CHECK, format!("{id} is shown up to {shown}, of {}", runs.last())));
+        };
+        let input = tracked.input();
+        ensure!(
+            input == Some(&view.input),
+            CHECK,
+            "{id} is shown with {}, and run {} has {input:?}",
+            view.input,
+            view.run
+        );
+        let at_end = tracked.ended.is_some() && shown == tracked.position();
+        ensure!(status.is_terminal() == at_end, CHECK, "{id} is shown as {status:?} at {shown}");
         match tracked.terminal() {
             Some(Event::WorkflowCompleted { output, .. }) if at_end => {
                 ensure!(view.output.as_ref() == Some(output), CHECK, "{id} is shown with {:?}", view.output);
@@ -101,32 +126,55 @@ impl ReadCheck {
             }
             _ => ensure!(view.output.is_none(), CHECK, "{id} is shown with an output, which it has not"),
         }
-        self.not_older(id, view.last_seq, answer)
+        self.not_older(id, shown, answer)
     }
 
     fn on_page(
         &mut self,
         id: &ExecutionId,
+        asked: Option<Run>,
         after: Seq,
         page: &History,
         answer: &Answer<'_>,
         histories: &HistoryCheck,
     ) -> Checked {
-        let Some(tracked) = histories.get(id) else {
+        let run = page.run;
+        ensure!(
+            asked.is_none_or(|asked| asked == run),
+            CHECK,
+            "run {run} of {id} is shown, and {asked:?} was asked for"
+        );
+        let Some(runs) = histories.runs(id) else {
             return Err(Violation::safety(CHECK, format!("a history of {id} is shown, and none is recorded")));
         };
         for (event, number) in page.events.iter().zip(after.0 + 1..) {
-            let recorded = usize::try_from(number - 1).ok().and_then(|at| tracked.events.get(at));
-            ensure!(recorded == Some(event), CHECK, "{id}#{number} is shown as {event:?}, recorded {recorded:?}");
+            let recorded = usize::try_from(number - 1).ok().and_then(|at| runs.get(run)?.events.get(at));
+            ensure!(
+                recorded == Some(event),
+                CHECK,
+                "{id}{} is shown as {event:?}, recorded {recorded:?}",
+                Position { run, seq: Seq(number) }
+            );
         }
-        if !page.more {
-            let last = page.events.last().map_or(after, |e| e.seq).min(tracked.last());
-            self.not_older(id, last, answer)?;
+        let Some(tracked) = runs.get(run) else {
+            ensure!(asked.is_some(), CHECK, "run {run} of {id} is shown, and there is none");
+            return Ok(());
+        };
+        if page.more {
+            return Ok(());
         }
-        Ok(())
+        let last = page.events.last().map_or(after, |e| e.seq).min(tracked.last());
+        let floor = answer.exchange.floor;
+        if asked.is_some() && run < floor.run {
+            // Of an earlier run nothing is missing any more.
+            let whole = !answer.current || last == tracked.last();
+            ensure!(whole, CHECK, "run {run} of {id} is shown up to #{last}, and it has #{}", tracked.last());
+            return Ok(());
+        }
+        self.not_older(id, Position { run, seq: last }, answer)
     }
 
-    fn not_older(&mut self, id: &ExecutionId, last: Seq, answer: &Answer<'_>) -> Checked {
+    fn not_older(&mut self, id: &ExecutionId, last: Position, answer: &Answer<'_>) -> Checked {
         let floor = answer.exchange.floor;
         let old = answer.current && last < floor;
         ensure!(!old, CHECK, "{id} is shown up to {last}, after {floor} was shown before the request came");
@@ -134,23 +182,30 @@ impl ReadCheck {
         Ok(())
     }
 
-    fn show(&mut self, id: &ExecutionId, seq: Seq) {
+    fn show(&mut self, id: &ExecutionId, position: Position) {
         let shown = self.shown.entry(id.clone()).or_default();
-        *shown = seq.max(*shown);
+        *shown = position.max(*shown);
     }
 }
 
 /// A row of a list, or of a view.
-fn on_item<'a>(item: &ExecutionItem, histories: &'a HistoryCheck) -> Result<&'a Tracked, Violation> {
+fn on_item<'a>(item: &ExecutionItem, histories: &'a HistoryCheck) -> Result<&'a Runs, Violation> {
     let id = &item.execution_id;
-    let Some(tracked) = histories.get(id) else {
+    let Some((runs, newest)) = histories.runs(id).and_then(|runs| Some((runs, runs.newest()?))) else {
         return Err(Violation::safety(CHECK, format!("{id} is shown, and not recorded")));
     };
     let status = item.status;
-    let ended = !status.is_terminal() || tracked.ended == Some(status);
-    ensure!(ended, CHECK, "{id} is shown as {status:?}, and it is {:?}", tracked.ended);
+    let ended = !status.is_terminal() || newest.ended == Some(status);
+    ensure!(ended, CHECK, "{id} is shown as {status:?}, and it is {:?}", newest.ended);
     ensure!(status != Status::Quarantined, CHECK, "{id} is quarantined");
-    Ok(tracked)
+    let created = runs.iter().next().and_then(|first| first.events.first()).map(|event| event.at_ms);
+    ensure!(
+        created == Some(item.created_at_ms),
+        CHECK,
+        "{id} is shown as of {:?}, and is of {created:?}",
+        item.created_at_ms
+    );
+    Ok(runs)
 }
 
 /// The execution that a request is about.

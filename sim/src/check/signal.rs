@@ -1,10 +1,11 @@
 //! Signals and updates: what is acknowledged is recorded exactly once, under the number that was told; what is refused is
-//! absent; what is received is taken at most once, in order of arrival, and named as left over where nothing took it. The
-//! answer to an update is its recorded result.
+//! absent; what is received is taken at most once, in order of arrival, and named as left over where nothing took it: what
+//! a run that continues as new leaves, the next one begins with. The answer to an update is its recorded result.
 //!
 //! The payload of each message is like no other, so that the book knows whose it is.
 
 use super::history::{HistoryCheck, Tracked};
+use super::runs::{Position, Runs};
 use super::{Answer, Checked, Committed, Violation, ensure};
 use crate::coverage::{Coverage, Mark};
 use crate::schema;
@@ -13,11 +14,11 @@ use crate::world::book::Book;
 use orbit_core::api::request::Message;
 use orbit_core::api::{ErrorCode, Reply, Request};
 use orbit_core::definition::{Place, UnitPath};
-use orbit_core::execution::event::{Event, Json, Recorded, Unconsumed};
-use orbit_core::id::{ExecutionId, Seq, SignalName, UnitKey};
+use orbit_core::execution::event::{Carried, Event, Json, Recorded, Unconsumed};
+use orbit_core::id::{ExecutionId, Run, Seq, SignalName, UnitKey};
 use orbit_core::store::append::Status;
 use orbit_core::time::ClusterMs;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const CHECK: &str = "signal";
 
@@ -33,17 +34,31 @@ pub struct SignalCheck {
 /// What an execution was sent.
 #[derive(Debug, Default)]
 struct Inbox {
-    /// How many events of its history were looked at.
+    /// The run that is looked at, and how many events of it were.
+    run: Run,
     seen: usize,
-    /// Not taken yet: numbers with names, in order of arrival.
-    waiting: BTreeMap<Seq, SignalName>,
+    /// Not taken yet, in order of arrival.
+    waiting: BTreeMap<Seq, Waiting>,
+    /// What the run before left and this one has not begun with yet.
+    left: VecDeque<Waiting>,
     /// Payloads, as text.
     payloads: BTreeSet<String>,
     /// Ids of the senders.
-    keys: BTreeMap<String, Seq>,
+    keys: BTreeMap<String, Position>,
     /// Deadlines of steps that wait, or waited.
     deadlines: BTreeMap<UnitKey, (SignalName, ClusterMs)>,
     awaiting: BTreeSet<UnitKey>,
+}
+
+/// What nothing has taken.
+#[derive(Debug)]
+struct Waiting {
+    name: SignalName,
+    payload: Json,
+    /// Where it was taken in.
+    origin: Position,
+    /// How many runs left it to the next one.
+    carried: u32,
 }
 
 impl SignalCheck {
@@ -51,17 +66,28 @@ impl SignalCheck {
         for change in &committed.commit.changes {
             let Change::Group { group, repeated: false, .. } = change else { continue };
             for member in &group.members {
-                let Some(tracked) = histories.get(&member.execution) else { continue };
+                let Some(runs) = histories.runs(&member.execution) else { continue };
                 let inbox = self.executions.entry(member.execution.clone()).or_default();
-                let fresh = &tracked.events[inbox.seen..];
-                inbox.seen = tracked.events.len();
-                for recorded in fresh {
-                    inbox.on_event(&member.execution, recorded, committed.book, marks)?;
+                let mut received = 0;
+                let from = inbox.run;
+                for tracked in runs.iter().filter(|tracked| tracked.run >= from) {
+                    if tracked.run > inbox.run {
+                        inbox.begins(tracked.run);
+                    }
+                    let fresh = &tracked.events[inbox.seen..];
+                    inbox.seen = tracked.events.len();
+                    for recorded in fresh {
+                        inbox.on_event(&member.execution, recorded, committed.book, marks)?;
+                    }
+                    received += fresh.iter().filter(|e| is_message(&e.event)).count();
+                    if received > 0 && tracked.ended == Some(Status::Completed) {
+                        marks.hit(Mark::SignalRacedCompletion);
+                    }
+                    if received > 0 && tracked.continues.is_some() {
+                        marks.hit(Mark::SignalRacedContinue);
+                    }
                 }
-                let received = |e: &Recorded| is_message(&e.event);
-                if tracked.ended == Some(Status::Completed) && fresh.iter().any(received) {
-                    marks.hit(Mark::SignalRacedCompletion);
-                }
+                inbox.all_came(&member.execution)?;
             }
         }
         Ok(())
@@ -87,22 +113,22 @@ impl SignalCheck {
             }
             _ => return Ok(()),
         };
-        let tracked = histories.get(execution);
+        let runs = histories.runs(execution);
         match (&answer.response.reply, update) {
             (Reply::Signalled(told), false) => {
                 marks.hit(Mark::SignalAcknowledged);
-                acknowledged(execution, tracked, message, told.seq, None, book, marks)
+                acknowledged(answer, execution, runs, message, told.seq, None, book, marks)
             }
             (Reply::Updated(told), true) => {
                 marks.hit(Mark::UpdateAnswered);
-                acknowledged(execution, tracked, message, told.seq, Some(&told.result), book, marks)
+                acknowledged(answer, execution, runs, message, told.seq, Some(&told.result), book, marks)
             }
             (Reply::Error(error), _) => {
                 let full = error.details.get("limit").is_some_and(|limit| limit == "max_pending_signals");
                 if full {
                     marks.hit(Mark::SignalsTooMany);
                 }
-                refused(execution, tracked, message, update, error.code, book, marks)
+                refused(execution, runs, message, update, error.code, book, marks)
             }
             (other, _) => Err(Violation::safety(CHECK, format!("{message:?} is answered with {other:?}"))),
         }
@@ -116,28 +142,25 @@ impl SignalCheck {
             if record.refused == record.sent {
                 ensure!(!taken, CHECK, "every sending of {text} to {id} was refused, and it is recorded");
             }
-            if let Some(seq) = record.told {
-                let there = histories.get(id).and_then(|tracked| at(tracked, seq)).is_some_and(is_message);
-                ensure!(there, CHECK, "{text} to {id} was acknowledged as #{seq} and is not there");
+            if let Some(position) = record.told {
+                let there = histories.runs(id).and_then(|runs| runs.at(position)).is_some_and(is_message);
+                ensure!(there, CHECK, "{text} to {id} was acknowledged as {position} and is not there");
             }
         }
         Ok(())
     }
 }
 
-fn at(tracked: &Tracked, seq: Seq) -> Option<&Event> {
-    let index = usize::try_from(seq.0.checked_sub(1)?).ok()?;
-    tracked.events.get(index).map(|recorded| &recorded.event)
-}
-
 fn is_message(event: &Event) -> bool {
     message(event).is_some()
 }
 
-/// Name, payload, id of the sender, and the result of an update.
+/// Name, payload, id of the sender, and the result of an update; nothing of what comes again in a later run.
 fn message(event: &Event) -> Option<(&SignalName, &Json, Option<&String>, Option<&Json>)> {
     match event {
-        Event::SignalReceived { signal, payload, signal_id, .. } => Some((signal, payload, signal_id.as_ref(), None)),
+        Event::SignalReceived { signal, payload, signal_id, carried: None } => {
+            Some((signal, payload, signal_id.as_ref(), None))
+        }
         Event::UpdateAccepted { update, payload, update_id, result } => {
             Some((update, payload, update_id.as_ref(), Some(result)))
         }
@@ -145,55 +168,67 @@ fn message(event: &Event) -> Option<(&SignalName, &Json, Option<&String>, Option
     }
 }
 
+/// Where that stands which was acknowledged under this number: of a repetition, the first.
+pub(super) fn told_of(runs: &Runs, sent: &Message, seq: Seq) -> Option<Position> {
+    let same = |position: &Position| {
+        let recorded = runs.at(*position).and_then(message);
+        recorded.is_some_and(|(name, payload, key, _)| {
+            // A repetition under an id is answered as the first was, whatever it brings.
+            *name == sent.name && key == sent.key.as_ref() && (key.is_some() || *payload == sent.payload)
+        })
+    };
+    runs.iter().map(|tracked| Position { run: tracked.run, seq }).find(same)
+}
+
+#[allow(clippy::too_many_arguments)]
 fn acknowledged(
+    answer: &Answer<'_>,
     execution: &ExecutionId,
-    tracked: Option<&Tracked>,
+    runs: Option<&Runs>,
     sent: &Message,
     seq: Seq,
     result: Option<&Json>,
     book: &mut Book,
     marks: &mut Coverage,
 ) -> Checked {
-    let recorded = tracked.and_then(|tracked| at(tracked, seq)).and_then(message);
-    let Some((name, payload, key, recorded_result)) = recorded else {
-        let text = format!("`{}` is acknowledged to {execution} as #{seq}, and not recorded there", sent.name);
+    let told = runs.and_then(|runs| Some((runs, told_of(runs, sent, seq)?)));
+    let Some((runs, position)) = told else {
+        let text = format!("{sent:?} is acknowledged to {execution} as #{seq}, and not recorded there");
         return Err(Violation::safety(CHECK, text));
     };
+    let (_, payload, _, recorded) = runs.at(position).and_then(message).expect("looked up just now");
     ensure!(
-        *name == sent.name && key == sent.key.as_ref(),
+        recorded == result,
         CHECK,
-        "{sent:?} is acknowledged as {execution}#{seq}, where `{name}` of {key:?} is recorded"
-    );
-    // A repetition under an id is answered as the first was, whatever it brings.
-    let own = *payload == sent.payload;
-    ensure!(own || key.is_some(), CHECK, "{sent:?} is acknowledged as {execution}#{seq}, which has {payload}");
-    ensure!(
-        recorded_result == result,
-        CHECK,
-        "{execution}#{seq} is answered with {result:?}, and {recorded_result:?} is recorded"
+        "{execution}{position} is answered with {result:?}, and {recorded:?} is recorded"
     );
     let record = book.message_mut(&sent.payload).expect("it was sent");
     ensure!(
-        record.told.is_none_or(|before| before == seq),
+        record.told.is_none_or(|before| before == position),
         CHECK,
-        "{sent:?} is acknowledged as {execution}#{seq}, and was as #{:?} before",
+        "{sent:?} is acknowledged as {execution}{position}, and was as {:?} before",
         record.told
     );
-    if record.told.replace(seq).is_some() || !own {
+    let now = answer.exchange.newest.run;
+    if record.told.replace(position).is_some() || *payload != sent.payload {
         marks.hit(Mark::SignalRepeated);
+        if position.run < now {
+            marks.hit(if result.is_some() { Mark::UpdateRepeatedOverRuns } else { Mark::SignalRepeatedOverRuns });
+        }
     }
     Ok(())
 }
 
 fn refused(
     execution: &ExecutionId,
-    tracked: Option<&Tracked>,
+    runs: Option<&Runs>,
     sent: &Message,
     update: bool,
     code: ErrorCode,
     book: &mut Book,
     marks: &mut Coverage,
 ) -> Checked {
+    let tracked = runs.and_then(Runs::newest);
     let definition = tracked.map(|tracked| &tracked.definition);
     let schema = definition.and_then(|definition| match update {
         false => definition.signals.get(&sent.name)?.payload.as_ref(),
@@ -225,7 +260,7 @@ fn refused(
                     key == sent.key.as_ref() && (*name != sent.name || result.is_some() != update)
                 })
             };
-            let used = tracked.is_some_and(|tracked| tracked.events.iter().any(other));
+            let used = runs.is_some_and(|runs| runs.iter().flat_map(|tracked| &tracked.events).any(other));
             ensure!(used, CHECK, "the id of {sent:?} is said to be used by another message of {execution}");
             marks.hit(Mark::SignalIdTaken);
         }
@@ -240,8 +275,60 @@ fn refused(
 }
 
 impl Inbox {
+    /// What one run leaves is the next one's.
+    fn begins(&mut self, run: Run) {
+        let left = std::mem::take(&mut self.waiting).into_values();
+        self.left.extend(left.map(|waiting| Waiting { carried: waiting.carried + 1, ..waiting }));
+        (self.run, self.seen) = (run, 0);
+        self.deadlines.clear();
+        self.awaiting.clear();
+    }
+
+    /// What a run left came again in the next, before anything else.
+    fn all_came(&self, id: &ExecutionId) -> Checked {
+        ensure!(
+            self.left.is_empty(),
+            CHECK,
+            "{id}: run {} begins without {:?}, which the one before left",
+            self.run,
+            self.left
+        );
+        Ok(())
+    }
+
+    fn comes_again(
+        &mut self,
+        id: &ExecutionId,
+        seq: Seq,
+        (name, payload, key): (&SignalName, &Json, Option<&String>),
+        carried: Carried,
+        marks: &mut Coverage,
+    ) -> Checked {
+        let at = Position { run: self.run, seq };
+        let origin = Position { run: carried.run, seq: carried.seq };
+        let next = self.left.pop_front();
+        let Some(waiting) = next
+            .filter(|next| next.name == *name && next.payload == *payload && next.origin == origin && key.is_none())
+        else {
+            let left = &self.left;
+            let text =
+                format!("{id}{at}: `{name}` with {payload} comes again from {origin}; the run before left {left:?}");
+            return Err(Violation::safety(CHECK, text));
+        };
+        marks.hit(if waiting.carried > 1 { Mark::SignalCarriedTwice } else { Mark::SignalCarried });
+        self.waiting.insert(seq, waiting);
+        Ok(())
+    }
+
     fn on_event(&mut self, id: &ExecutionId, recorded: &Recorded, book: &Book, marks: &mut Coverage) -> Checked {
         let (seq, at_ms) = (recorded.seq, recorded.at_ms);
+        match &recorded.event {
+            Event::WorkflowCreated { .. } => {}
+            Event::SignalReceived { signal, payload, signal_id, carried: Some(carried) } => {
+                return self.comes_again(id, seq, (signal, payload, signal_id.as_ref()), *carried, marks);
+            }
+            _ => self.all_came(id)?,
+        }
         if let Some((name, payload, key, result)) = message(&recorded.event) {
             self.receive(id, seq, (name, payload, key, result.is_some()), book)?;
             let close = |(awaited, deadline): &(SignalName, ClusterMs)| {
@@ -289,27 +376,29 @@ impl Inbox {
         (name, payload, key, update): (&SignalName, &Json, Option<&String>, bool),
         book: &Book,
     ) -> Checked {
+        let at = Position { run: self.run, seq };
         let Some(record) = book.message(payload) else {
-            return Err(Violation::safety(CHECK, format!("{id}#{seq}: nobody sent {payload}")));
+            return Err(Violation::safety(CHECK, format!("{id}{at}: nobody sent {payload}")));
         };
         let same = record.execution == *id
             && record.update == update
             && record.message.name == *name
             && record.message.key.as_ref() == key;
-        ensure!(same, CHECK, "{id}#{seq}: `{name}` of {key:?} with {payload}, and what was sent is {record:?}");
+        ensure!(same, CHECK, "{id}{at}: `{name}` of {key:?} with {payload}, and what was sent is {record:?}");
         let first = self.payloads.insert(payload.to_string());
-        ensure!(first, CHECK, "{id}#{seq}: `{name}` with {payload} is recorded a second time");
+        ensure!(first, CHECK, "{id}{at}: `{name}` with {payload} is recorded a second time");
         if let Some(key) = key {
-            let before = self.keys.insert(key.clone(), seq);
-            ensure!(before.is_none(), CHECK, "{id}#{seq}: {key:?} was taken in as #{before:?} before");
+            let before = self.keys.insert(key.clone(), at);
+            ensure!(before.is_none(), CHECK, "{id}{at}: {key:?} was taken in as {before:?} before");
         }
-        self.waiting.insert(seq, name.clone());
+        let waiting = Waiting { name: name.clone(), payload: payload.clone(), origin: at, carried: 0 };
+        self.waiting.insert(seq, waiting);
         Ok(())
     }
 
     /// The oldest of its name is taken.
     fn take(&mut self, id: &ExecutionId, seq: Seq, name: &SignalName, received: Seq) -> Checked {
-        let oldest = self.waiting.iter().find(|(_, waiting)| *waiting == name).map(|(seq, _)| *seq);
+        let oldest = self.waiting.iter().find(|(_, waiting)| waiting.name == *name).map(|(seq, _)| *seq);
         ensure!(
             oldest == Some(received),
             CHECK,
@@ -342,7 +431,7 @@ impl Inbox {
         };
         let named = unconsumed.iter().map(|one| (&one.received, &one.signal));
         ensure!(
-            named.eq(self.waiting.iter()),
+            named.eq(self.waiting.iter().map(|(seq, waiting)| (seq, &waiting.name))),
             CHECK,
             "{id} ends and names {unconsumed:?}, and nothing took {:?}",
             self.waiting

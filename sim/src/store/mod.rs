@@ -19,7 +19,7 @@ pub(crate) use append::assert_batch;
 pub use commit::{Change, Commit};
 pub use tables::{EventRow, ExecutionRow, TaskEntry};
 
-use orbit_core::id::{ClusterId, ExecutionId};
+use orbit_core::id::{ClusterId, ExecutionId, Run};
 use orbit_core::store::append::{Fence, OwnerRow};
 use orbit_core::store::executor::{Ask, Executor};
 use orbit_core::store::outcome::Reply;
@@ -133,6 +133,11 @@ impl ModelStore {
     /// The stored events of an execution's current run; empty where there is none.
     pub fn history(&self, execution: &ExecutionId) -> &[EventRow] {
         self.tables.history(execution)
+    }
+
+    /// The stored events of one run.
+    pub fn run_history(&self, execution: &ExecutionId, run: Run) -> &[EventRow] {
+        self.tables.run_history(execution, run)
     }
 }
 

@@ -42,6 +42,7 @@ const CONSTRUCTS: &[(&str, Question)] = &[
     ("for in a handler", |d| handlers(d).any(|s| matches!(s.kind, StepKind::For(_)))),
     ("compensate a task", |d| any(d, |s| s.compensate.is_some() && matches!(s.kind, StepKind::Task(_)))),
     ("compensate items", |d| any(d, |s| s.compensate.is_some() && matches!(s.kind, StepKind::For(_)))),
+    ("continue_as_new", |d| any(d, |s| matches!(s.kind, StepKind::ContinueAsNew(_)))),
     ("when", |d| any(d, |s| s.when.is_some())),
     ("after", |d| d.steps.iter().enumerate().any(|(index, s)| index > 0 && s.after.len() != 1)),
     ("retry", |d| tasks(d).any(|t| t.retry.max_attempts > 1)),

@@ -1,15 +1,18 @@
 //! What is run: workflow definitions and inputs, drawn from the seed.
 //!
 //! * `steps`: lists of steps, those of workflows and of handlers. `family`: steps that run other workflows. `outside`:
-//!   what a workflow takes in and how it handles it. [`census`]: which constructs a definition has.
+//!   what a workflow takes in and how it handles it. `loops`: what goes on in a run of its own. [`census`]: which
+//!   constructs a definition has.
 
 pub mod census;
 mod family;
+mod loops;
 mod outside;
 mod steps;
 
 use crate::rng::{Dice, Ratio, Stream};
 use family::Callees;
+use loops::Loop;
 use orbit_core::api::request::Contract;
 use orbit_core::execution::event::{Json, Labels};
 use outside::Outside;
@@ -22,8 +25,8 @@ const TASKS: [&str; 3] = ["sim.a", "sim.b", "sim.c"];
 
 /// The definitions of `seed`, as documents.
 pub fn definitions(seed: u64, count: u32) -> Vec<Value> {
-    let mut dice = Dice::new(seed, Stream::Workload);
-    (0..count).map(|number| definition(&mut dice, number, count)).collect()
+    let (mut dice, mut loops) = (Dice::new(seed, Stream::Workload), Dice::new(seed, Stream::Loops));
+    (0..count).map(|number| definition(&mut dice, &mut loops, number, count)).collect()
 }
 
 /// What the definition of this number is called.
@@ -71,14 +74,20 @@ pub fn any_payload(dice: &mut Dice, mark: u64) -> Value {
     }
 }
 
-fn definition(dice: &mut Dice, number: u32, of: u32) -> Value {
+fn definition(dice: &mut Dice, loops: &mut Dice, number: u32, of: u32) -> Value {
+    let again = Loop::draw(loops);
     // Some are small, of steps alone.
     let small = dice.chance(Ratio::new(1, 5));
     let outside = if small { Outside::default() } else { Outside::draw(dice) };
     let count = usize::try_from(dice.between(if small { [1, 6] } else { [6, 14] })).expect("small");
+    let short = again.as_ref().is_some_and(|again| again.short);
+    let count = if short { count.div_ceil(4) } else { count };
     let shape = if small { Shape::Small } else { Shape::Workflow };
     let calls = &Callees::of(number, of);
-    let steps = Steps { prefix: "s", shape, awaited: outside.awaited(), sees: &[], calls }.draw(dice, count);
+    let mut steps = Steps { prefix: "s", shape, awaited: outside.awaited(), sees: &[], calls }.draw(dice, count);
+    if let Some(again) = again {
+        again.put(loops, &mut steps);
+    }
     let mut document = Map::new();
     document.insert("name".into(), json!(name(number)));
     document.insert("version".into(), json!("1.0.0"));

@@ -1,9 +1,10 @@
 //! What the world's clients and workers asked for, said and were told: what the checks hold the server to.
 
+use crate::check::runs::Position;
 use orbit_core::api::Request;
 use orbit_core::api::request::{Message, Start, TaskOutcome};
 use orbit_core::definition::Definition;
-use orbit_core::id::{ExecutionId, Seq, Token, Version, WorkflowName};
+use orbit_core::id::{ExecutionId, Token, Version, WorkflowName};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,8 +32,8 @@ pub struct MessageRecord {
     pub sent: u64,
     /// Requests that were answered with a refusal.
     pub refused: u64,
-    /// The number that was answered.
-    pub told: Option<Seq>,
+    /// Where the one stands whose number was answered.
+    pub told: Option<Position>,
 }
 
 impl MessageRecord {

@@ -12,7 +12,7 @@ use crate::workload;
 use orbit_core::api::request::{ListExecutions, Message, Start};
 use orbit_core::api::{ErrorCode, Reply, Request};
 use orbit_core::execution::event::Labels;
-use orbit_core::id::{ExecutionId, QueryName, Seq, SignalName};
+use orbit_core::id::{ExecutionId, QueryName, Run, Seq, SignalName};
 use orbit_core::node::RequestId;
 use std::time::Duration;
 
@@ -29,6 +29,8 @@ const NAMES: [&str; 6] = ["go", "paid", "note", "change", "raise", "nothing"];
 #[derive(Debug, Default)]
 pub struct Client {
     doing: Option<Doing>,
+    /// Whom it talks to, for a while.
+    talks_to: Option<ExecutionId>,
 }
 
 #[derive(Debug)]
@@ -97,6 +99,9 @@ impl World {
         if let (0, Some(number)) = (index, missing) {
             return Some(Request::deploy(self.book.documents()[number].clone()));
         }
+        if let Some(id) = self.goes_on_talking(index) {
+            return Some(self.next_message(id));
+        }
         let habits = self.plan.habits.clone();
         let ids = self.ids();
         let running: Vec<ExecutionId> = self.store().owners().keys().cloned().collect();
@@ -120,7 +125,15 @@ impl World {
         }
         if dice.chance(habits.message) && !self.healed {
             let to_one_that_runs = dice.chance(Ratio::new(3, 4)) && !running.is_empty();
-            let id = if to_one_that_runs { dice.pick(&running).clone() } else { id };
+            let mut id = if to_one_that_runs { dice.pick(&running).clone() } else { id };
+            if dice.chance(habits.talk) {
+                let loops = |id: &&ExecutionId| self.checks.history.get(id).is_some_and(|t| t.may_be_carried());
+                let looping: Vec<&ExecutionId> = running.iter().filter(loops).collect();
+                if !looping.is_empty() {
+                    id = (*dice.pick(&looping)).clone();
+                }
+                self.clients[index].talks_to = Some(id.clone());
+            }
             return Some(self.next_message(id));
         }
         Some(match dice.below(14) {
@@ -128,7 +141,8 @@ impl World {
             4..=7 => Request::Wait { execution: id, timeout: Duration::from_millis(dice.between([10, 5_000])) },
             8 | 9 => {
                 let (after, limit) = (Seq(dice.below(6)), u32::try_from(dice.between([1, 40])).expect("small"));
-                Request::GetHistory { execution: id, run: None, after, limit, max_bytes: 1 << 20 }
+                let run = dice.chance(Ratio::new(1, 3)).then(|| *dice.pick(&[Run(1), Run(2), Run(3)]));
+                Request::GetHistory { execution: id, run, after, limit, max_bytes: 1 << 20 }
             }
             10 => Request::ListExecutions(ListExecutions {
                 status: None,
@@ -148,6 +162,14 @@ impl World {
     fn ids(&self) -> Vec<ExecutionId> {
         let children = self.checks.history.all().map(|(id, _)| id).filter(|id| self.checks.family.parent(id).is_some());
         self.book.ids().into_iter().chain(children.cloned()).collect()
+    }
+
+    /// Several messages in a row race whatever happens to an execution meanwhile, and each other.
+    fn goes_on_talking(&mut self, index: usize) -> Option<ExecutionId> {
+        let talks_to = &mut self.clients[index].talks_to;
+        let goes_on = !self.healed && talks_to.is_some() && self.dice.clients.chance(Ratio::new(7, 8));
+        talks_to.take_if(|_| !goes_on);
+        talks_to.clone()
     }
 
     /// What an execution waits for and nobody else sends: liveness can be demanded of it then.
@@ -268,7 +290,8 @@ impl World {
         if !again || enough {
             self.clients[index].doing = None;
         }
-        let think = if self.is_helper(index) { [1, 20] } else { self.plan.think_ms };
+        let hastes = self.is_helper(index) || self.clients[index].talks_to.is_some();
+        let think = if hastes { [1, 20] } else { self.plan.think_ms };
         let wait = self.dice.clients.between(if again { [20, 400] } else { think });
         self.at(self.now.plus_ms(wait), Event::Client(index));
     }

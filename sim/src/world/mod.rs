@@ -36,7 +36,7 @@ use disk::Disk;
 use event::{Event, WorkerEvent};
 use network::Network;
 use orbit_core::api::Request;
-use orbit_core::id::{ClusterId, ExecutionId, Seq};
+use orbit_core::id::{ClusterId, ExecutionId, Run, Seq};
 use orbit_core::mutant::Mutant;
 use postgres::Database;
 use server::{Pid, Process};
@@ -240,16 +240,13 @@ impl World {
         self.trace.record(self.now, "audit", &());
         self.checks.read.show_all(&self.checks.history);
         let mut audit = Vec::new();
-        for id in self.store().executions().keys() {
+        for (id, row) in self.store().executions() {
             audit.push(Request::GetExecution(id.clone()));
             audit.push(Request::Wait { execution: id.clone(), timeout: Duration::from_millis(10) });
-            audit.push(Request::GetHistory {
-                execution: id.clone(),
-                run: None,
-                after: Seq(0),
-                limit: 1_000,
-                max_bytes: 1 << 20,
-            });
+            for run in std::iter::once(None).chain((1..row.run.0).map(|run| Some(Run(run)))) {
+                let (execution, after) = (id.clone(), Seq(0));
+                audit.push(Request::GetHistory { execution, run, after, limit: 1_000, max_bytes: 1 << 20 });
+            }
         }
         // What was sent and answered is answered the same for ever.
         let told = self.book.messages().filter(|m| m.told.is_some() && m.message.key.is_some());

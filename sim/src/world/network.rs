@@ -4,11 +4,12 @@ use super::event::{Event, ProcessEvent};
 use super::postgres::Database;
 use super::server::Pid;
 use super::{World, clock::Time};
+use crate::check::runs::{Position, Runs};
 use crate::check::{Answer, patience, read};
 use crate::coverage::Mark;
 use crate::rng::Ratio;
 use orbit_core::api::{Request, Response};
-use orbit_core::id::{Seq, SessionId};
+use orbit_core::id::SessionId;
 use orbit_core::node::{Input, RequestId};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -35,7 +36,9 @@ pub struct Exchange {
     /// When it reached the server.
     pub arrived: Time,
     /// What had been shown of the execution that it names when it arrived: no answer may be older.
-    pub floor: Seq,
+    pub floor: Position,
+    /// What was recorded of it then.
+    pub newest: Position,
     /// The server that it was sent to.
     pub process: Option<Pid>,
     /// Whether the one who asked still waits.
@@ -87,7 +90,8 @@ impl World {
             request: Rc::new(request),
             sent: self.now,
             arrived: self.now,
-            floor: Seq(0),
+            floor: Position::default(),
+            newest: Position::default(),
             process,
             waits: true,
             pending: false,
@@ -110,7 +114,10 @@ impl World {
         let Some(exchange) = self.network.exchanges.get_mut(&id) else { return };
         exchange.pending = true;
         exchange.arrived = self.now;
-        exchange.floor = read::named(&exchange.request).map_or(Seq(0), |e| self.checks.read.shown(e));
+        if let Some(execution) = read::named(&exchange.request) {
+            exchange.floor = self.checks.read.shown(execution);
+            exchange.newest = self.checks.history.runs(execution).map(Runs::last).unwrap_or_default();
+        }
         let request = Request::clone(&exchange.request);
         self.give(pid, Input::Request { id, request });
     }

@@ -60,7 +60,11 @@ impl Interpreter<'_> {
         Ok(Some(match &step.kind {
             StepKind::Task(task) => Act::Give(unit, self.value(&task.input, local)?),
             StepKind::Workflow(child) => Act::Give(unit, self.value(&child.input, local)?),
-            StepKind::ContinueAsNew(template) => return self.value(template, local).map(|_| None),
+            StepKind::ContinueAsNew(template) => {
+                let input = self.value(template, local)?;
+                round.continues.get_or_insert(input);
+                return Ok(None);
+            }
             StepKind::Compute(template) => Act::Done(unit, self.value(template, local)?),
             StepKind::Sleep(template) => {
                 let time = self.value(template, local)?;

@@ -7,18 +7,20 @@
 //!
 //! Its time passes in rounds: whatever can go on in a state does, in the order of the definition; then the next round
 //! looks. A failure counts where nothing else goes on. `block` runs a list of steps, `child` what becomes of
-//! children, `wind` what follows an end that is not a good one. Of a run that continues as new it says nothing.
+//! children, `wind` what follows an end that is not a good one; `runs` goes from one run to the next.
 
 mod block;
 mod child;
+mod runs;
 mod wind;
 
+pub use runs::check;
+
 use super::history::Tracked;
-use super::{Checked, Violation};
 use crate::schema;
 use orbit_core::definition::unit::event_handler;
 use orbit_core::definition::{Definition, ExpressionError, Local, Place, Scope, StepKind, Template, UnitPath};
-use orbit_core::execution::event::{CompensationOutcome, Event, Json, Recorded, TaskError, codes};
+use orbit_core::execution::event::{Carried, CompensationOutcome, Event, Json, Recorded, TaskError, codes};
 use orbit_core::id::{ExecutionId, HandlerKey, Run, Seq, SignalName, StepId, UnitKey};
 use orbit_core::store::append::Status;
 use orbit_core::time::ClusterMs;
@@ -43,20 +45,6 @@ struct Ended {
     /// Code and step.
     error: Option<(String, Option<StepId>)>,
     compensation: Option<CompensationOutcome>,
-}
-
-/// Compares the end of an execution with what the interpreter says of it.
-pub fn check(id: &ExecutionId, tracked: &Tracked, limits: Limits) -> Checked {
-    let Some(recorded) = tracked.terminal().and_then(ended) else { return Ok(()) };
-    let wrong = |message: String| Err(Violation::safety("interpreter", format!("{id}: {message}")));
-    let Some(mut interpreter) = Interpreter::new(id, tracked, limits) else {
-        return wrong("the history does not begin with WorkflowCreated".into());
-    };
-    match interpreter.run(&tracked.events) {
-        Err(message) => wrong(message),
-        Ok(Some(predicted)) if predicted == recorded => Ok(()),
-        Ok(predicted) => wrong(format!("it ended as {recorded:?}, and by the definition as {predicted:?}")),
-    }
 }
 
 fn ended(event: &Event) -> Option<Ended> {
@@ -145,6 +133,8 @@ struct Round {
     failure: Option<(UnitKey, TaskError)>,
     /// The one signal that is taken in it, before anything else happens: what others take they take in the next.
     take: Option<Act>,
+    /// A step wants the next run, with this input.
+    continues: Option<Json>,
 }
 
 impl Round {
@@ -168,15 +158,23 @@ struct Interpreter<'a> {
     buffered: BTreeMap<SignalName, VecDeque<(Seq, Json)>>,
     /// Until when units wait for a signal.
     deadlines: BTreeMap<UnitKey, ClusterMs>,
+    /// Of what an earlier run left: where it was taken in.
+    carried: BTreeMap<Seq, Carried>,
     succeeded: Vec<UnitKey>,
     /// Inputs of tasks.
     given: BTreeMap<UnitKey, Json>,
+    /// It has begun.
+    started: bool,
+    /// It was told to continue as new soon.
+    suggested: bool,
     cause: Option<Cause>,
     /// Units whose child runs.
     children: BTreeSet<UnitKey>,
     /// What is undone, and how that ended.
     undoing: Option<(Vec<UnitKey>, Option<CompensationOutcome>)>,
     ended: Option<Ended>,
+    /// The run ended: the input of the next one.
+    continues: Option<Json>,
 }
 
 impl<'a> Interpreter<'a> {
@@ -195,12 +193,16 @@ impl<'a> Interpreter<'a> {
             handlers: BTreeMap::new(),
             buffered: BTreeMap::new(),
             deadlines: BTreeMap::new(),
+            carried: BTreeMap::new(),
             succeeded: Vec::new(),
             given: BTreeMap::new(),
+            started: false,
+            suggested: false,
             cause: None,
             children: BTreeSet::new(),
             undoing: None,
             ended: None,
+            continues: None,
         })
     }
 
@@ -248,8 +250,12 @@ impl<'a> Interpreter<'a> {
 
     /// Something else; whether it came from outside.
     fn happens(&mut self, recorded: &Recorded) -> Result<bool, String> {
+        if self.continues.is_some() && recorded.event.is_external() {
+            return Err(format!("{:?} comes, and by the definition it has continued as new", recorded.event));
+        }
         match &recorded.event {
-            Event::WorkflowStarted => {}
+            Event::WorkflowStarted => self.started = true,
+            Event::ContinueSuggested { .. } => self.suggested = true,
             Event::StepScheduled { step, input, .. } => {
                 let given = self.given.get(step);
                 if given != Some(input) {
@@ -264,7 +270,10 @@ impl<'a> Interpreter<'a> {
             Event::StepAttemptFailed { step, attempt, error, token: Some(_) } => {
                 self.attempt_failed(step, *attempt, error)?;
             }
-            Event::SignalReceived { signal, payload, .. } => self.receive(signal, recorded.seq, payload),
+            Event::SignalReceived { signal, payload, carried, .. } => {
+                self.receive(signal, recorded.seq, payload);
+                self.carried.extend(carried.map(|carried| (recorded.seq, carried)));
+            }
             Event::UpdateAccepted { update, payload, result, .. } => {
                 let answer = self.answer(update, payload);
                 if answer.as_ref() != Some(result) {
@@ -314,7 +323,7 @@ impl<'a> Interpreter<'a> {
                 }
             }
         }
-        while self.ended.is_none() && self.round() {}
+        while !self.is_over() && self.round() {}
     }
 
     /// Whether anything went on.
@@ -322,9 +331,15 @@ impl<'a> Interpreter<'a> {
         if self.cause.is_some() {
             return self.wind();
         }
+        if !self.started {
+            return false;
+        }
         let mut round = Round::default();
         let over = self.block(None, None, &mut round);
         let handling = self.handle_events(&mut round);
+        if self.continues(&round, handling) {
+            return true;
+        }
         if over && !handling {
             self.finish();
             return true;
@@ -468,7 +483,9 @@ impl<'a> Interpreter<'a> {
                 if self.block(Some(key), None, round) {
                     round.acts.push(Act::Finish(key.clone()));
                 }
-            } else if let Some((seq, _)) = self.buffered.get(signal).and_then(VecDeque::front) {
+            } else if round.continues.is_none()
+                && let Some((seq, _)) = self.buffered.get(signal).and_then(VecDeque::front)
+            {
                 handling = true;
                 round.acts.push(Act::Begin(event_handler(signal, *seq)));
             }
@@ -493,6 +510,7 @@ impl<'a> Interpreter<'a> {
     }
 
     fn value(&self, template: &Template, local: Local<'_>) -> Result<Json, TaskError> {
+        let local = Local { continue_suggested: self.suggested, ..local };
         let scope = Scope {
             input: self.input,
             outputs: &self.outputs,
