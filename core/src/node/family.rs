@@ -52,13 +52,14 @@ impl<M: Mutants> Node<M> {
 
     /// A child has come to its end: it is recorded together with its parent's result of it.
     pub(super) fn take_child_end(&mut self, draft: &mut Draft, child: ExecutionId, now: ClusterMs) {
+        // It is told again, and this very draft records it.
+        if draft.children.iter().any(|part| part.execution == child) {
+            return;
+        }
         let waiting = draft.resident.as_ref().and_then(|parent| {
             parent.state.open_children().find(|(_, open, _)| **open == child).map(|(unit, ..)| unit.clone())
         });
         let Some(unit) = waiting else { return self.orphan(&child) };
-        if draft.children.iter().any(|part| part.execution == child) {
-            return;
-        }
         let Some(mut slot) = self.slots.remove(&child) else { return };
         let ready = !slot.in_flight && slot.resident().is_some_and(|resident| !resident.state.has_ended());
         if !ready {

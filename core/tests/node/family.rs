@@ -4,6 +4,7 @@ use crate::bench::Bench;
 use orbit_core::api::request::{Request, TaskOutcome};
 use orbit_core::api::response::{Assignment, Reply};
 use orbit_core::execution::event::TaskError;
+use orbit_core::node::Input;
 use orbit_core::store::outcome::FailureKind;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -266,4 +267,33 @@ fn an_execution_that_waits_for_its_children_costs_a_row() {
     let session = bench.register("w");
     bench.work(session, gives);
     assert_eq!(bench.status("p"), "completed");
+}
+
+#[test]
+fn a_child_whose_end_is_told_twice_and_could_not_be_recorded_ends_with_its_parent_all_the_same() {
+    // Which append fails differs: the child is told to have come to its end after one of them, and again.
+    for nth in 0..8 {
+        let mut bench = Bench::with(|config| {
+            config.limits.max_child_depth = 1;
+            config.limits.max_append_groups = 1;
+        });
+        bench.deploy(json!({"name": "Leaf", "version": "1", "steps": [{"id": "one", "compute": 1}]}));
+        bench.deploy(json!({"name": "Child", "version": "1", "steps": [{"id": "deep", "workflow": "Leaf"}]}));
+        bench.deploy(json!({"name": "Parent", "version": "1", "steps": [{"id": "run", "workflow": "Child"}]}));
+        bench.hold = true;
+        bench.send_start("Parent", "p", json!(null));
+        for turn in 0.. {
+            let Some((call, transaction)) = bench.held.pop_front() else { break };
+            if turn == nth {
+                bench.failing.insert("append", 1);
+            }
+            let reply = bench.run(transaction);
+            bench.give(Input::Store { call, reply });
+        }
+        bench.release();
+        bench.pass(Duration::from_secs(2));
+        if nth > 0 {
+            assert_eq!((bench.status("p"), bench.status("p~run")), ("failed".into(), "failed".into()), "append {nth}");
+        }
+    }
 }
