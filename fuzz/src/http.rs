@@ -121,16 +121,16 @@ fn accepted(routed: Routed, max_payload_bytes: usize) {
                 workflow: start.workflow,
                 version,
                 status: Status::Running,
+                run: Run(1),
                 created_at_ms: ClusterMs(1),
                 updated_at_ms: ClusterMs(1),
                 labels: start.labels,
             };
             let (output, error, last_seq) = (None, None, Seq(1));
             let (reason, cancel_reason, waiting) = (None, None, vec![]);
-            let (run, input) = (Run(1), start.input);
+            let input = start.input;
             let parent = None;
-            let view =
-                ExecutionView { item, run, parent, input, output, error, last_seq, reason, cancel_reason, waiting };
+            let view = ExecutionView { item, parent, input, output, error, last_seq, reason, cancel_reason, waiting };
             answered(Reply::Execution(view));
         }
         Request::Report { results, .. } => {

@@ -320,7 +320,7 @@ result: {runs: "${ execution.run }", last: "${ steps.take.output }"}
         stage.client.signal("l", "add", json!(n), None).await.expect("it is taken, or carried on");
     }
     let ended = stage.ended("l").await;
-    assert_eq!((ended.run, ended.output), (3, Some(json!({"runs": 3, "last": 30}))));
+    assert_eq!((ended.run(), ended.output), (3, Some(json!({"runs": 3, "last": 30}))));
     // What a sender was told holds through all runs.
     assert_eq!(stage.client.signal("l", "add", json!(10), Some("s-1")).await.expect("again"), first);
     let begun = stage.run(&["executions", "history", "l", "--run", "1", "-o", "json"]).json();

@@ -242,9 +242,12 @@ async fn the_pages_of_runs_of_parents_and_of_children_lead_to_each_other() {
         "{second}"
     );
     assert!(!second.contains("WorkflowCompleted") && !second.contains("SignalConsumed"), "{second}");
-    for (link, times) in [(at("?run=1"), 1), (at(""), 4)] {
-        // The third run is the newest: in the facts, twice in the note, and in its event.
+    for (link, times) in [(at("?run=1"), 1), (at(""), 3)] {
+        // The third run is the newest: in the facts, in the note, and in its event.
         assert_eq!(second.matches(&link).count(), times, "{link}: {second}");
+    }
+    for row in ["next: succeeded", "wait: not reached"] {
+        assert!(second.contains(&format!("aria-label=\"{row}\"")), "{row}: {second}");
     }
     assert!(second.contains("Input of the next run</h2><div class=\"card\"><pre>3</pre>"), "{second}");
     assert!(second.contains("<h2>Input</h2><div class=\"card\"><pre>2</pre>"), "{second}");

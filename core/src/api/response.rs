@@ -142,6 +142,8 @@ pub struct ExecutionItem {
     pub workflow: WorkflowName,
     pub version: Version,
     pub status: Status,
+    /// The newest run; continue-as-new begins the next one.
+    pub run: Run,
     pub created_at_ms: ClusterMs,
     pub updated_at_ms: ClusterMs,
     #[serde(skip_serializing_if = "Labels::is_empty", default)]
@@ -153,7 +155,6 @@ pub struct ExecutionItem {
 pub struct ExecutionView {
     #[serde(flatten)]
     pub item: ExecutionItem,
-    pub run: Run,
     /// Whose child it is.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub parent: Option<ParentView>,

@@ -107,7 +107,7 @@ impl<M: Mutants> Node<M> {
                 let next_cursor = next.map(|row| format!("{}.{}", row.summary.created_at_ms.0, row.execution));
                 let shown = rows.into_iter().map(|row| {
                     let set_aside = !row.summary.status.is_terminal() && self.broken(&row.execution).is_some();
-                    let mut item = view::item(row.execution, row.summary);
+                    let mut item = view::item(row.execution, row.run, row.summary);
                     if set_aside {
                         item.status = Status::Quarantined;
                     }

@@ -3,17 +3,18 @@
 use crate::api::response::{ExecutionItem, ExecutionView, ParentView};
 use crate::execution::event::{DecodeError, Event, Json, Parent, Recorded, TaskError};
 use crate::execution::{End, State, Waiting};
-use crate::id::{ExecutionId, Seq};
+use crate::id::{ExecutionId, Run, Seq};
 use crate::store::append::{Status, Summary};
 use crate::store::statement::SummaryRow;
 
 /// A row of a list.
-pub(crate) fn item(execution: ExecutionId, summary: Summary) -> ExecutionItem {
+pub(crate) fn item(execution: ExecutionId, run: Run, summary: Summary) -> ExecutionItem {
     ExecutionItem {
         execution_id: execution,
         workflow: summary.workflow,
         version: summary.version,
         status: summary.status,
+        run,
         created_at_ms: summary.created_at_ms,
         updated_at_ms: summary.updated_at_ms,
         labels: summary.labels,
@@ -32,8 +33,7 @@ pub(crate) fn of_state(state: &State, waiting: Vec<Waiting>) -> ExecutionView {
         Some(End::Cancelled { .. } | End::TimedOut | End::Terminated { .. } | End::Continued) | None => (None, None),
     };
     ExecutionView {
-        item: item(state.identity.execution_id.clone(), state.summary()),
-        run: state.identity.run,
+        item: item(state.identity.execution_id.clone(), state.identity.run, state.summary()),
         parent: state.parent.as_ref().map(parent),
         input: state.input.clone(),
         output,
@@ -49,8 +49,7 @@ pub(crate) fn of_state(state: &State, waiting: Vec<Waiting>) -> ExecutionView {
 pub(crate) fn quarantined(row: SummaryRow, reason: &str) -> ExecutionView {
     let (execution, summary, run) = (row.execution.clone(), row.summary.clone(), row.run);
     let mut view = of_row(row).unwrap_or_else(|_| ExecutionView {
-        item: item(execution, summary),
-        run,
+        item: item(execution, run, summary),
         parent: None,
         input: Json::default(),
         output: None,
@@ -86,12 +85,11 @@ pub(crate) fn of_row(row: SummaryRow) -> Result<ExecutionView, DecodeError> {
         _ => (None, None),
     };
     // The row is written when the status changes; its history knows of what came since.
-    let mut item = item(row.execution, row.summary);
+    let mut item = item(row.execution, row.run, row.summary);
     item.updated_at_ms = last.at_ms;
-    let (run, last_seq) = (row.run, last.seq);
+    let last_seq = last.seq;
     Ok(ExecutionView {
         item,
-        run,
         parent,
         input,
         output,

@@ -156,7 +156,7 @@ fn continue_as_new_carries_what_was_not_taken_and_earlier_runs_can_be_read() {
         bench.pass(Duration::from_secs(2));
     }
     let view = bench.view("c");
-    assert_eq!((view.item.status.as_str(), view.run.0), ("completed", 4));
+    assert_eq!((view.item.status.as_str(), view.item.run.0), ("completed", 4));
     let output = view.output.expect("completed");
     assert_eq!(*output, json!({"count": 12, "seen": [0, 1, 2, 3, 4, 5, 6, 7, 8]}), "each once, in order");
     // Keys are known over the runs, with the first numbers.
@@ -229,7 +229,7 @@ fn a_workflow_that_goes_on_for_ever_without_waiting_does_so_append_by_append() {
         {"id": "next", "when": "${ input < 50 }", "continue_as_new": "${ input + 1 }"}], "result": "${ input }"}));
     bench.start("Loop", "l", json!(0));
     let view = bench.view("l");
-    assert_eq!((view.run.0, view.output.as_deref()), (51, Some(&json!(50))));
+    assert_eq!((view.item.run.0, view.output.as_deref()), (51, Some(&json!(50))));
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn a_next_run_whose_input_does_not_match_the_schema_does_not_begin() {
     bench.start("Loop", "l", json!({"n": 1}));
     let view = bench.view("l");
     let error = view.error.expect("failed");
-    assert_eq!((view.run.0, error.code.as_str()), (1, "INPUT_CONTRACT_VIOLATION"));
+    assert_eq!((view.item.run.0, error.code.as_str()), (1, "INPUT_CONTRACT_VIOLATION"));
     assert!(error.message.contains("input"), "{error:?}");
 }
 
@@ -270,7 +270,7 @@ fn the_newest_keys_of_senders_go_along_over_many_runs_and_the_oldest_are_forgott
     let signal = |bench: &mut Bench, n: u64| bench.signal("m", "tick", json!(n), Some(&format!("{padding}{n}")));
     let numbers: Vec<u64> = (0..1_000).map(|n| seq(&signal(&mut bench, n))).collect();
     let view = bench.view("m");
-    assert_eq!((view.run.0, &*view.input), (21, &json!(1_000)));
+    assert_eq!((view.item.run.0, &*view.input), (21, &json!(1_000)));
     // About 1 MiB of keys is kept: some five hundred of these.
     for n in [999, 900, 600] {
         assert_eq!(seq(&signal(&mut bench, n)), numbers[n as usize], "{n}");
@@ -301,7 +301,7 @@ fn a_start_that_is_repeated_in_a_later_run_is_the_same_start_and_another_input_i
         {"id": "next", "when": "${ input.n < 3 }", "continue_as_new": {"n": "${ input.n + 1 }"}},
         {"id": "end", "await": "stop"}]}));
     let started = bench.start("Loop", "l", json!({"n": 0}));
-    assert_eq!((started.status, bench.view("l").run.0), (201, 4));
+    assert_eq!((started.status, bench.view("l").item.run.0), (201, 4));
     let restart = |bench: &mut Bench| {
         let again = bench.start("Loop", "l", json!({"n": 0}));
         assert_eq!(again.status, 200, "{again:?}");
@@ -344,7 +344,7 @@ fn an_update_that_is_answered_with_null_is_answered_so_again_in_a_later_run() {
         {"id": "next", "when": "${ input < 1 }", "continue_as_new": "${ input + 1 }"}]}));
     bench.start("Loop", "t", json!(0));
     let first = update(&mut bench, json!(7), Some("u"));
-    assert_eq!((first.status, bench.view("t").run.0), (200, 2));
+    assert_eq!((first.status, bench.view("t").item.run.0), (200, 2));
     assert_eq!(update(&mut bench, json!(7), Some("u")), first);
     bench.restart();
     assert_eq!(update(&mut bench, json!(7), Some("u")), first);

@@ -34,6 +34,7 @@ fn item() -> ExecutionItem {
         workflow: "OrderProcessing".into(),
         version: "1.0.0".into(),
         status: Status::Running,
+        run: Run(1),
         created_at_ms: ClusterMs(5),
         updated_at_ms: ClusterMs(6),
         labels: Labels::new(),
@@ -43,7 +44,6 @@ fn item() -> ExecutionItem {
 fn view() -> ExecutionView {
     ExecutionView {
         item: item(),
-        run: Run(1),
         parent: None,
         input: Arc::new(json!(1)),
         output: None,
@@ -186,7 +186,7 @@ fn about_executions() -> Vec<Exchange> {
             })),
             status: 200,
             answer: json!({"executions": [{"execution_id": "order-1", "workflow": "OrderProcessing",
-                "version": "1.0.0", "status": "running", "created_at_ms": 5, "updated_at_ms": 6}],
+                "version": "1.0.0", "status": "running", "run": 1, "created_at_ms": 5, "updated_at_ms": 6}],
                 "next_cursor": "5.order-1"}),
         },
         Exchange {

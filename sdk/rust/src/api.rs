@@ -156,6 +156,9 @@ pub struct ExecutionSummary {
     pub workflow: String,
     pub version: String,
     pub status: Status,
+    /// The newest run. The first is 1; continue-as-new begins the next one.
+    #[serde(default = "first_run")]
+    pub run: u32,
     /// Milliseconds since 1970, by the server's database.
     pub created_at_ms: i64,
     pub updated_at_ms: i64,
@@ -168,8 +171,6 @@ pub struct ExecutionSummary {
 pub struct Execution {
     #[serde(flatten)]
     pub summary: ExecutionSummary,
-    /// The first is 1; continue-as-new begins the next one.
-    pub run: u32,
     /// Whose child it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
@@ -301,6 +302,11 @@ impl Execution {
     /// Where it stands.
     pub fn status(&self) -> &Status {
         &self.summary.status
+    }
+
+    /// Its newest run: what is shown is of that one.
+    pub fn run(&self) -> u32 {
+        self.summary.run
     }
 }
 

@@ -68,7 +68,8 @@ async fn list(arguments: ListArgs) -> Result<(), Failure> {
         &page.executions,
         |one| one.execution_id.as_str(),
         || {
-            let mut table = Table::new(&["EXECUTION", "WORKFLOW", "VERSION", "STATUS", "CREATED", "ENDED", "LABELS"]);
+            let mut table =
+                Table::new(&["EXECUTION", "WORKFLOW", "VERSION", "STATUS", "RUN", "CREATED", "ENDED", "LABELS"]);
             for execution in &page.executions {
                 // The row is written when the status changes: of one that runs it tells nothing more than when it began.
                 let ended = execution.status.is_finished().then(|| output::time(execution.updated_at_ms));
@@ -77,6 +78,7 @@ async fn list(arguments: ListArgs) -> Result<(), Failure> {
                     execution.workflow.clone(),
                     execution.version.clone(),
                     execution.status.to_string(),
+                    execution.run.to_string(),
                     output::time(execution.created_at_ms),
                     ended.unwrap_or_default(),
                     labels(&execution.labels),
@@ -154,8 +156,8 @@ fn print(execution: &Execution, form: Form) -> Result<(), Failure> {
             ("updated", output::time(summary.updated_at_ms)),
             ("events", execution.last_seq.to_string()),
         ];
-        if execution.run > 1 {
-            fields.push(("run", execution.run.to_string()));
+        if execution.run() > 1 {
+            fields.push(("run", execution.run().to_string()));
         }
         if let Some(parent) = &execution.parent {
             fields.push(("parent", format!("{}, step {}", parent.execution_id, parent.step)));

@@ -92,7 +92,7 @@ impl Reader {
             Some(run) => self.client.history_of_run(&self.id, run, self.after, None).await?,
         };
         if let (Some(run), 0, true) = (self.run, self.after, page.events.is_empty()) {
-            let newest = self.client.execution(&self.id).await?.run;
+            let newest = self.client.execution(&self.id).await?.run();
             let failure = Failure::new(format!("execution {} has no run {run}", self.id)).exit(Exit::NotFound);
             return Err(failure.hint(format!("its newest is run {newest}")));
         }
@@ -120,7 +120,7 @@ impl Reader {
             // Asked for what follows the end, it would wait for ever: the execution itself tells.
             let execution = self.client.execution(&self.id).await?;
             self.ended =
-                execution.run > page.run || (execution.status().is_finished() && execution.last_seq <= self.after);
+                execution.run() > page.run || (execution.status().is_finished() && execution.last_seq <= self.after);
         }
         Ok(page.events)
     }

@@ -33,7 +33,7 @@ pub async fn page(pages: &Pages, id: ExecutionId, query: &str) -> Result<Page, T
         query.split('&').filter_map(|part| part.split_once('=')).find(|(key, _)| *key == name).map(|(_, value)| value)
     };
     let Reply::Execution(view) = pages.ask(Request::GetExecution(id.clone())).await? else { return Err(other()) };
-    let shown = Shown::find(parameter("run"), view.run)?;
+    let shown = Shown::find(parameter("run"), view.item.run)?;
     let after: u64 = parameter("after").and_then(|text| text.parse().ok()).unwrap_or(0);
     let (events, more) = history(pages, &id, shown.run, Seq(0), TIMELINE_EVENTS).await?;
     let definition = definition(pages, &view).await;
@@ -159,10 +159,12 @@ fn continued(id: &ExecutionId, shown: Shown, events: &[Recorded], more: bool) ->
         Some(Event::WorkflowContinuedAsNew { next_run, .. }) if !more => *next_run,
         _ => Run(shown.run.0 + 1),
     };
+    let newest = (next != shown.newest)
+        .then(|| html!(" {} is the newest.", shown.link(id, shown.newest, &format!("Run {}", shown.newest.0))));
     html!(
-        "<div class=\"note\">This run continued as new: it went on as {}. {}</div>",
+        "<div class=\"note\">This run continued as new: it went on as {}.{}</div>",
         shown.link(id, next, &format!("run {}", next.0)),
-        shown.link(id, shown.newest, "The newest run")
+        newest
     )
 }
 

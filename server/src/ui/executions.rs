@@ -130,12 +130,13 @@ fn table(executions: &[ExecutionItem], filtered: bool) -> Html {
             true => value::duration(item.updated_at_ms.0 - item.created_at_ms.0),
             false => String::new(),
         };
+        let run = (item.run.0 > 1).then(|| html!(" <span class=\"quiet small\">run {}</span>", item.run.0));
         html!(
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"number nowrap\">{}</td><td>{}</td>\
              </tr>",
             value::execution(item.execution_id.as_str()),
             value::workflow(item.workflow.as_str(), item.version.as_str()),
-            value::status(item.status),
+            html!("{}{}", value::status(item.status), run),
             value::moment(item.created_at_ms),
             took,
             value::labels(&item.labels)

@@ -199,6 +199,17 @@ impl Row {
         self.marks.push(Mark::Point { at, how, text: text.into() });
     }
 
+    /// Nothing has happened to it.
+    fn is_untouched(&self) -> bool {
+        self.state == State::Waiting
+    }
+
+    /// It has ended the run.
+    fn ended_run(&mut self, at: i64, next: u32) {
+        self.point(at, How::Succeeded, format!("went on as run {next}"));
+        self.state = State::Succeeded;
+    }
+
     fn failed(&mut self, at: i64, error: &TaskError) {
         // Where it was at a worker, the bar tells.
         if self.open.run.is_none() {
@@ -379,6 +390,12 @@ impl Timeline {
             if let Some(unit) = step_of(&recorded.event) {
                 places.row(unit).apply(at, &recorded.event);
             }
+        }
+        if let Some((at, next)) = events.last().and_then(|last| match &last.event {
+            Event::WorkflowContinuedAsNew { next_run, .. } => Some((last.at_ms.0, next_run.0)),
+            _ => None,
+        }) {
+            places.continued(at, next);
         }
         let mut rows = places.in_order();
         if received > 0 {

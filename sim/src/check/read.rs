@@ -45,7 +45,7 @@ impl ReadCheck {
                 if matches!(&*answer.exchange.request, Request::Wait { .. }) && view.item.status.is_terminal() {
                     marks.hit(Mark::WaitEnded);
                     let began = answer.exchange.newest.run;
-                    if began < view.run && began > Run(0) {
+                    if began < view.item.run && began > Run(0) {
                         marks.hit(Mark::WaitOverRuns);
                     }
                 }
@@ -103,8 +103,8 @@ impl ReadCheck {
         let runs = on_item(&view.item, histories)?;
         let id = &view.item.execution_id;
         let status = view.item.status;
-        let shown = Position { run: view.run, seq: view.last_seq };
-        let Some(tracked) = runs.get(view.run).filter(|tracked| shown <= tracked.position()) else {
+        let shown = Position { run: view.item.run, seq: view.last_seq };
+        let Some(tracked) = runs.get(view.item.run).filter(|tracked| shown <= tracked.position()) else {
             return Err(Violation::safety(CHECK, format!("{id} is shown up to {shown}, of {}", runs.last())));
         };
         let input = tracked.input();
@@ -113,7 +113,7 @@ impl ReadCheck {
             CHECK,
             "{id} is shown with {}, and run {} has {input:?}",
             view.input,
-            view.run
+            view.item.run
         );
         let at_end = tracked.ended.is_some() && shown == tracked.position();
         ensure!(status.is_terminal() == at_end, CHECK, "{id} is shown as {status:?} at {shown}");

@@ -58,7 +58,7 @@ pub fn started(created: bool) -> Value {
 
 fn execution_item(status: &str, updated_at_ms: u64) -> Value {
     json!({
-        "execution_id": "greeting-1", "workflow": "Greeting", "version": "1.0.0", "status": status,
+        "execution_id": "greeting-1", "workflow": "Greeting", "version": "1.0.0", "status": status, "run": 1,
         "created_at_ms": 1_795_976_235_814_u64, "updated_at_ms": updated_at_ms, "labels": {"team": "hosts"},
     })
 }
@@ -70,7 +70,6 @@ pub fn executions() -> Value {
 
 pub fn execution() -> Value {
     let mut execution = execution_item("completed", 1_795_976_236_492);
-    execution["run"] = 1.into();
     execution["input"] = json!({"name": "Ada"});
     execution["output"] = "Hello Ada".into();
     execution["last_seq"] = 7.into();
@@ -79,7 +78,6 @@ pub fn execution() -> Value {
 
 pub fn running() -> Value {
     let mut execution = execution_item("running", 1_795_976_235_814);
-    execution["run"] = 1.into();
     execution["input"] = json!({"name": "Ada"});
     execution["last_seq"] = 5.into();
     execution["waiting"] = json!([{
@@ -110,7 +108,6 @@ pub fn cancel() -> Value {
 
 pub fn terminated() -> Value {
     let mut execution = execution_item("terminated", 1_795_976_236_492);
-    execution["run"] = 1.into();
     execution["input"] = json!({"name": "Ada"});
     execution["last_seq"] = 7.into();
     execution

@@ -89,6 +89,8 @@ class ExecutionSummary:
     created_at_ms: int
     updated_at_ms: int
     labels: Mapping[str, str] = field(default_factory=dict)
+    #: The newest run. The first is 1; continue-as-new begins the next one.
+    run: int = 1
 
     @property
     def finished(self) -> bool:
@@ -158,8 +160,6 @@ class Parent:
 class Execution(ExecutionSummary):
     """An execution, with what it was given and what it gave."""
 
-    #: The first is 1; continue-as-new begins the next one.
-    run: int
     #: The number of its last event.
     last_seq: int
     input: Any = None
@@ -273,7 +273,7 @@ def failure(body: dict[str, Any]) -> Failure:
 
 def _summary(body: dict[str, Any]) -> dict[str, Any]:
     names = ("execution_id", "workflow", "version", "status", "created_at_ms", "updated_at_ms")
-    return {**{name: body[name] for name in names}, "labels": body.get("labels", {})}
+    return {**{name: body[name] for name in names}, "labels": body.get("labels", {}), "run": body["run"]}
 
 
 def execution_summary(body: dict[str, Any]) -> ExecutionSummary:
@@ -283,7 +283,6 @@ def execution_summary(body: dict[str, Any]) -> ExecutionSummary:
 def execution(body: dict[str, Any]) -> Execution:
     return Execution(
         **_summary(body),
-        run=body["run"],
         last_seq=body["last_seq"],
         input=body.get("input"),
         output=body.get("output"),

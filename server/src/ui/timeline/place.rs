@@ -79,6 +79,18 @@ impl<'d> Places<'d> {
         ((place, number, item, path.compensates), what)
     }
 
+    /// The run has ended with a step that continues as new. No event names it: where only one can have been it, it was.
+    pub fn continued(&mut self, at: i64, next: u32) {
+        let steps = steps(&self.definition["steps"]).iter();
+        let candidates =
+            steps.filter(|step| step.get("continue_as_new").is_some()).filter_map(|step| step["id"].as_str());
+        let keys: Vec<UnitKey> = candidates.map(UnitKey::new).collect();
+        let open: Vec<UnitKey> = keys.into_iter().filter(|key| self.row(key).is_untouched()).collect();
+        if let [key] = open.as_slice() {
+            self.row(key).ended_run(at, next);
+        }
+    }
+
     /// The rows as they are shown.
     pub fn in_order(mut self) -> Vec<Row> {
         self.rows.sort_by_key(|(order, _)| *order);

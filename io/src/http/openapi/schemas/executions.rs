@@ -12,6 +12,7 @@ pub(super) fn all() -> Schemas {
             .with("workflow", text())
             .with("version", text())
             .with("status", named("Status"))
+            .with("run", said(count(), "The newest run: the first is 1, and continue-as-new begins the next one."))
             .with("created_at_ms", named("Time"))
             .with("updated_at_ms", named("Time"))
             .maybe("labels", named("Labels"))
@@ -51,7 +52,6 @@ pub(super) fn all() -> Schemas {
         (
             "Execution",
             item("An execution, with what it was given and what it gave.")
-                .with("run", said(count(), "The first is 1; continue-as-new begins the next one."))
                 .maybe("parent", named("Parent"))
                 .with("input", any())
                 .maybe("output", said(any(), "Once completed."))
