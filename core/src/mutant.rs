@@ -75,11 +75,15 @@ pub enum Mutant {
     ChildOutlivesParent,
     /// What is said not to have been sent, while the database is away, stays in line and takes effect later.
     WithdrawnStaysInLine,
+    /// A leader whose last good check is too old goes on serving.
+    ServesPastValidity,
+    /// A check counts from its answer, not from its sending.
+    ValidityFromReply,
 }
 
 impl Mutant {
     /// All of them, in the order of the enum.
-    pub const ALL: [Mutant; 24] = [
+    pub const ALL: [Mutant; 26] = [
         Mutant::ResponseBeforeCommit,
         Mutant::MemoryBeforeCommit,
         Mutant::RedeliveryUnflagged,
@@ -104,5 +108,7 @@ impl Mutant {
         Mutant::ChildEndsApart,
         Mutant::ChildOutlivesParent,
         Mutant::WithdrawnStaysInLine,
+        Mutant::ServesPastValidity,
+        Mutant::ValidityFromReply,
     ];
 }

@@ -143,6 +143,10 @@ marks! {
     ReadOnly = "write refused by a read-only database",
     DatabaseRestart = "database restarted",
     DatabaseCrash = "database crashed",
+    Failover = "server elected after another",
+    SteppedDown = "leader stepped down",
+    SentToLeader = "request refused by a standby",
+    ReadOnStandby = "execution shown by a standby",
     LockHeld = "start found the election lock held",
 }
 

@@ -25,6 +25,8 @@ pub struct Plan {
     pub workflows: u32,
     pub workers: u32,
     pub server: ServerPlan,
+    /// Several servers, of which one leads; none: one alone.
+    pub cluster: Option<ClusterPlan>,
     pub network: NetworkPlan,
     /// Which database the server runs on.
     pub store: StoreKind,
@@ -56,6 +58,34 @@ pub struct ServerPlan {
     pub max_append_bytes: usize,
     /// How fast the process's monotonic clock runs, in parts per million off the true time.
     pub drift_ppm: [u64; 2],
+}
+
+/// A standby cluster.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterPlan {
+    pub servers: u32,
+    pub validity_ms: u64,
+    /// How long one statement waits in line for the election lock.
+    pub slice_ms: u64,
+    /// A server that leads no more ends, and is started anew.
+    pub exits: bool,
+    /// An election session that nothing is sent to ends.
+    pub session_timeout_ms: u64,
+}
+
+impl ClusterPlan {
+    /// Half of the plans on PostgreSQL have one.
+    fn draw(seed: u64, store: StoreKind) -> Option<ClusterPlan> {
+        let mut d = Dice::new(seed, Stream::Cluster);
+        (d.chance(Ratio::new(1, 2)) && store == StoreKind::Postgres).then(|| ClusterPlan {
+            servers: *d.pick(&[2, 2, 3]),
+            validity_ms: *d.pick(&[1_500, 3_000]),
+            slice_ms: *d.pick(&[400, 2_000, 10_000]),
+            exits: d.chance(Ratio::new(1, 4)),
+            session_timeout_ms: 5_000,
+        })
+    }
 }
 
 /// The way between clients, workers and the server.
@@ -299,6 +329,7 @@ impl Plan {
                 max_append_bytes: *d.pick(&[600, 4_000, 1 << 20]),
                 drift_ppm: *d.pick(&[[0, 0], [0, 50], [0, 200]]),
             },
+            cluster: ClusterPlan::draw(seed, store),
             network: NetworkPlan {
                 latency_us: if slow_network { [1_000, 200_000] } else { [50, 2_000] },
                 lose_request: ratio(&mut d, &[200, 40, 10]),

@@ -24,6 +24,7 @@ pub enum Stream {
     Store = 12,
     Loops = 13,
     Talk = 14,
+    Cluster = 15,
 }
 
 /// A probability, as an integer ratio; written `1/20`.

@@ -139,8 +139,8 @@ fn a_timer_that_fires_early_or_was_never_started_is_found() {
 #[test]
 fn an_error_line_is_excused_by_its_fault_alone() {
     let lost = LogEvent::FenceLost { held: Term(1), current: Term(2) };
-    let usurped = Excuses { usurped: true, database: false };
-    let database = Excuses { usurped: false, database: true };
+    let usurped = Excuses { usurped: true, ..Excuses::default() };
+    let database = Excuses { database: true, ..Excuses::default() };
     assert!(log::on_line(&lost, usurped).is_ok());
     assert!(log::on_line(&lost, database).is_err());
     assert!(log::on_line(&LogEvent::Stopping, Excuses::default()).is_ok());

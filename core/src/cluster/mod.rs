@@ -1,3 +1,6 @@
 //! What a server knows of its place: its role, its fence, and the cluster's time.
 
 pub mod clock;
+pub mod role;
+
+pub use role::{Mode, OnLostLease, Role, Standby};

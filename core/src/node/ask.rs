@@ -9,7 +9,7 @@ use crate::api::request::Message;
 use crate::api::response::{Queried, Reply, Response, Signalled, Updated};
 use crate::definition::{Boundary, Definition, Local, nearest};
 use crate::execution::event::{Event, Recorded};
-use crate::execution::{Command, Refusal, admit, evaluate};
+use crate::execution::{Command, Refusal, State, admit, evaluate};
 use crate::id::{ExecutionId, QueryName, SignalName};
 use crate::mutant::{Mutant, Mutants};
 use crate::store::append::Status;
@@ -113,7 +113,10 @@ impl<M: Mutants> Node<M> {
             }
             Ask::Signal(message) => self.take_message(Kind::Signal, draft, message, now),
             Ask::Update(message) => self.take_message(Kind::Update, draft, message, now),
-            Ask::Query(name) => query(draft.resident.as_ref().expect("looked up above"), &name),
+            Ask::Query(name) => {
+                let resident = draft.resident.as_ref().expect("looked up above");
+                query(&resident.definition, &resident.state, &name)
+            }
         };
         answer.map_or_else(Into::into, Response::ok)
     }
@@ -223,15 +226,14 @@ impl<M: Mutants> Node<M> {
 }
 
 /// The value of a query, from what is committed.
-fn query(resident: &Resident, name: &QueryName) -> Result<Reply, ApiError> {
-    let definition = &resident.definition;
+pub(super) fn query(definition: &Definition, state: &State, name: &QueryName) -> Result<Reply, ApiError> {
     let Some(template) = definition.queries.get(name) else {
         let declared = definition.queries.keys().map(QueryName::as_str);
         let message = undeclared("query", name.as_str(), definition.name.as_str(), declared);
         return Err(ApiError::new(ErrorCode::UnknownQuery, message));
     };
     let local = Local { absent_is_null: true, ..Local::default() };
-    let result = evaluate(&resident.state, template, local);
+    let result = evaluate(state, template, local);
     let result = result.map_err(|error| ApiError::new(ErrorCode::QueryFailed, error.message))?;
     Ok(Reply::Queried(Queried { result }))
 }

@@ -105,7 +105,7 @@ impl<M: Mutants> Node<M> {
     /// Whether a read would be taken in and has a chance.
     pub(super) fn may_be_read(&self) -> bool {
         let failed = self.away.read_failed.is_some_and(|at| self.now.mono < at + READ_TROUBLE);
-        self.takes_requests() && !self.is_unseen() && !failed
+        (self.takes_requests() || self.follows()) && !self.is_unseen() && !failed
     }
 
     /// A read of a request went through, or did not: why, where it certainly failed.

@@ -1,5 +1,6 @@
 //! What a node is told when it begins.
 
+use crate::cluster::Role;
 use crate::id::NodeId;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -13,7 +14,7 @@ pub struct NodeConfig {
     pub host: String,
     /// The process id, for people.
     pub pid: u32,
-    /// The address that it serves, once known.
+    /// The address that others are told of it.
     pub addr: Option<String>,
     /// A worker that is silent for so long is lost (30 s by default).
     pub session_timeout: Duration,
@@ -32,6 +33,8 @@ pub struct NodeConfig {
     pub request_deadline: Duration,
     /// How long a stop waits for what is in flight (10 s by default).
     pub stop_deadline: Duration,
+    /// Whether it is alone, or one of several.
+    pub role: Role,
     pub limits: Limits,
 }
 
@@ -114,6 +117,7 @@ impl NodeConfig {
             call_deadline: Duration::from_secs(30),
             request_deadline: Duration::from_secs(10),
             stop_deadline: Duration::from_secs(10),
+            role: Role::Single,
             limits: Limits::default(),
         }
     }

@@ -4,17 +4,16 @@
 //! SQLite file, design, section 8); what remains is the fence: a new term for this incarnation, checked in every
 //! append.
 
-use super::{Connection, Effect, LogEvent, Node, Purpose};
-use crate::api::{ApiError, ErrorCode};
+use super::{Connection, LogEvent, Node, Purpose};
+use crate::cluster::Mode;
 use crate::cluster::clock::Observed;
 use crate::definition::Definition;
 use crate::id::{ClusterId, ExecutionId};
 use crate::mutant::Mutants;
-use crate::node::request::Open;
 use crate::node::slot::{Body, Slot};
 use crate::store::append::{Fence, Wake};
 use crate::store::outcome::Failure;
-use crate::store::statement::{Holder, LockState, ReadDue};
+use crate::store::statement::{DefinitionRow, Holder, LockState, ReadDue};
 use crate::store::transaction::{Campaign, CampaignVerdict, Transaction, Verdict};
 use crate::time::Mono;
 use std::sync::Arc;
@@ -59,7 +58,7 @@ const WRITE_TROUBLE: Duration = Duration::from_secs(5);
 const POOLED: &str = "the database is reached through a pooler in transaction mode, where no session can hold the \
                       election lock: connect to PostgreSQL itself, or through the pooler in session mode";
 /// How often another server's election lock is asked for.
-const LOCK_PAUSE: Duration = Duration::from_millis(100);
+pub(super) const LOCK_PAUSE: Duration = Duration::from_millis(100);
 /// How many executions one page of a recovery names.
 const RECOVERY_PAGE: u32 = 1000;
 
@@ -131,6 +130,15 @@ impl<M: Mutants> Node<M> {
         }
     }
 
+    /// Begins: alone it must become the writer now, in a cluster some time.
+    pub(super) fn begin(&mut self) {
+        if self.standby().is_some() {
+            let (node_id, advertise_addr) = (self.config.node_id.clone(), self.config.addr.clone());
+            self.log(LogEvent::JoinedCluster { node_id, advertise_addr });
+        }
+        self.campaign();
+    }
+
     /// Becomes the writer: a new term for this incarnation.
     pub(super) fn campaign(&mut self) {
         let since = match self.phase {
@@ -146,7 +154,7 @@ impl<M: Mutants> Node<M> {
             addr: self.config.addr.clone(),
             since_ms: self.now.wall,
         };
-        let campaign = Campaign { incarnation: self.incarnation, holder };
+        let campaign = Campaign { mode: self.config.role.mode(), incarnation: self.incarnation, holder };
         self.send(Connection::Election, Transaction::Campaign(campaign), Purpose::Campaign);
     }
 
@@ -161,6 +169,13 @@ impl<M: Mutants> Node<M> {
     pub(super) fn campaign_when_due(&mut self) {
         if self.next_campaign().is_some_and(|at| at <= self.now.mono) {
             self.campaign();
+        }
+    }
+
+    /// Campaigns again after a moment.
+    pub(super) fn campaign_later(&mut self) {
+        if let Phase::Campaigning { since, .. } = self.phase {
+            self.phase = Phase::Campaigning { since, again: Some(self.now.mono + LOCK_PAUSE) };
         }
     }
 
@@ -190,6 +205,7 @@ impl<M: Mutants> Node<M> {
         let verdict = match outcome {
             Ok(Verdict::Campaign(verdict)) => verdict,
             Ok(other) => unreachable!("a campaign gives a campaign's verdict, not {other:?}"),
+            Err(_) if self.standby().is_some() => return self.campaign_later(),
             Err(failure) => return self.unservable(format!("the database cannot be written: {}", failure.message)),
         };
         match verdict {
@@ -197,19 +213,32 @@ impl<M: Mutants> Node<M> {
                 self.clock.observe(sent, self.now.mono, before.clock);
                 let fence = Fence { term, incarnation: self.incarnation };
                 self.phase = Phase::Recovering { fence, cluster_id, since: self.now.mono };
-                self.log(LogEvent::FenceTaken { node_id: self.config.node_id.clone(), term });
+                let node_id = self.config.node_id.clone();
+                self.begin_reign(sent);
+                self.log(match self.standby() {
+                    None => LogEvent::FenceTaken { node_id, term },
+                    Some(_) => LogEvent::Elected { node_id, term },
+                });
                 self.send(Connection::Store, Transaction::Recover, Purpose::Recover);
             }
             CampaignVerdict::Lost => self.campaign(),
+            CampaignVerdict::Held { .. } if self.standby().is_some() => self.stand_in_line(),
             CampaignVerdict::Held { holder } => self.wait_for_the_lock(since, holder),
             CampaignVerdict::Pooled => self.unservable(POOLED.into()),
             CampaignVerdict::NewerSchema { found } => self.unservable(format!(
                 "the database has schema version {found}, and this server knows up to {}: run a newer orbit",
                 crate::store::transaction::SCHEMA_VERSION
             )),
-            CampaignVerdict::OtherMode { found } => self.unservable(format!(
-                "the database belongs to servers in {found} mode, and this one would be alone: start it with --cluster"
-            )),
+            CampaignVerdict::OtherMode { found } => self.unservable(match self.config.role.mode() {
+                Mode::Single => format!(
+                    "the database belongs to servers in {found} mode, and this one would be alone: start it with --cluster"
+                ),
+                mode => format!(
+                    "the database belongs to servers in {found} mode, and this one is of {} mode: start it as they are, or \
+                     give it a database of its own",
+                    mode.as_str()
+                ),
+            }),
         }
     }
 
@@ -226,9 +255,17 @@ impl<M: Mutants> Node<M> {
         let recovery = match outcome {
             Ok(Verdict::Recover(recovery)) => recovery,
             Ok(other) => unreachable!("a recovery gives a recovery's verdict, not {other:?}"),
-            Err(failure) => return self.unservable(format!("the database cannot be read: {}", failure.message)),
+            Err(failure) => return self.recovery_failed(&failure),
         };
-        for row in recovery.definitions {
+        self.learn_definitions(recovery.definitions);
+        self.active = recovery.totals.active;
+        self.claims.recover(recovery.totals.queued);
+        self.read_hot(None);
+    }
+
+    /// Takes stored definitions in.
+    pub(super) fn learn_definitions(&mut self, rows: Vec<DefinitionRow>) {
+        for row in rows {
             match Definition::from_document(&row.document) {
                 Ok(definition) => self.catalog.insert(Arc::new(definition), row.created_at_ms),
                 Err(problems) => self.log(LogEvent::DefinitionUnreadable {
@@ -238,9 +275,14 @@ impl<M: Mutants> Node<M> {
                 }),
             }
         }
-        self.active = recovery.totals.active;
-        self.claims.recover(recovery.totals.queued);
-        self.read_hot(None);
+    }
+
+    fn recovery_failed(&mut self, failure: &Failure) {
+        let message = format!("the database cannot be read: {}", failure.message);
+        match self.standby() {
+            None => self.unservable(message),
+            Some(_) => self.step_down(message),
+        }
     }
 
     fn read_hot(&mut self, after: Option<(Wake, ExecutionId)>) {
@@ -255,7 +297,7 @@ impl<M: Mutants> Node<M> {
         let rows = match outcome {
             Ok(Verdict::Due(rows)) => rows,
             Ok(other) => unreachable!("a scan gives rows, not {other:?}"),
-            Err(failure) => return self.unservable(format!("the database cannot be read: {}", failure.message)),
+            Err(failure) => return self.recovery_failed(&failure),
         };
         let last = rows.due.last().cloned();
         let full = rows.due.len() >= RECOVERY_PAGE as usize;
@@ -287,36 +329,48 @@ impl<M: Mutants> Node<M> {
             in_flight: self.attempts.len() as u64,
             recovery_ms,
         });
+        if self.standby().is_some() {
+            let (node_id, term, active_executions) = (self.config.node_id.clone(), fence.term, self.active);
+            self.log(LogEvent::Leading { node_id, term, active_executions, recovery_ms });
+        }
     }
 
     /// When the fence is to be looked at next.
     pub(super) fn next_check(&self) -> Option<Mono> {
         match self.phase {
             Phase::Serving { .. } | Phase::Stopping { .. } => self.checks.next(),
+            // A long recovery must not cost the lead, and one who follows looks whom.
+            Phase::Campaigning { .. } | Phase::Recovering { .. } if self.standby().is_some() => self.checks.next(),
             _ => None,
         }
     }
 
     pub(super) fn check_when_due(&mut self) {
-        let Some(fence) = self.fence().filter(|_| self.next_check().is_some_and(|at| at <= self.now.mono)) else {
+        if self.next_check().is_none_or(|at| at > self.now.mono) {
             return;
-        };
+        }
         self.checks.sent();
-        if !std::mem::replace(&mut self.checks.holding, true) {
+        if self.fence().is_some() && !std::mem::replace(&mut self.checks.holding, true) {
             self.send(Connection::Election, Transaction::Hold, Purpose::Hold);
         }
-        self.send(Connection::Control, Transaction::Check(fence), Purpose::Check);
+        self.send(Connection::Control, Transaction::Check, Purpose::Check { leads: self.fence().is_some() });
     }
 
     /// The election lock is ours still, or was taken again by a new session: the one before ended with its connection.
     /// Whoever had it in between has moved the fence, which the next look at it tells.
-    pub(super) fn on_hold(&mut self, outcome: Result<Verdict, Failure>) {
+    pub(super) fn on_hold(&mut self, sent: Mono, outcome: Result<Verdict, Failure>) {
         self.checks.holding = false;
         if self.fence().is_none() {
             return;
         }
         match outcome {
-            Ok(Verdict::Hold(LockState::Mine)) => self.lock_lost = false,
+            Ok(Verdict::Hold(LockState::Mine)) => {
+                self.lock_lost = false;
+                self.lock_was_held(sent);
+            }
+            Ok(Verdict::Hold(LockState::Others)) if self.standby().is_some() => {
+                self.step_down("another session holds the election lock".into());
+            }
             Ok(Verdict::Hold(LockState::Others)) => {
                 if !std::mem::replace(&mut self.lock_lost, true) {
                     self.log(LogEvent::ElectionLockLost);
@@ -329,7 +383,7 @@ impl<M: Mutants> Node<M> {
         }
     }
 
-    pub(super) fn on_check(&mut self, sent: Mono, outcome: Result<Verdict, Failure>) {
+    pub(super) fn on_check(&mut self, sent: Mono, leads: bool, outcome: Result<Verdict, Failure>) {
         self.checks.answered(self.now.mono + self.config.check_interval);
         let Ok(Verdict::Check(row)) = outcome else {
             self.look_failed();
@@ -343,40 +397,24 @@ impl<M: Mutants> Node<M> {
                 self.log(LogEvent::ClockStepped { by_ms });
             }
         }
-        if let Some(fence) = self.fence()
-            && row.fence != fence
-        {
-            self.lose_fence(row.fence.term);
+        match self.fence() {
+            None => self.follow(row),
+            // It was sent before this server won, and may have been answered before.
+            Some(_) if !leads => {}
+            Some(fence) if row.fence != fence => self.lose_fence(row.fence.term),
+            Some(_) => self.fence_was_unmoved(sent),
         }
     }
 
     /// Another incarnation is the writer now: nothing of what is in memory can be trusted or written.
     pub(super) fn lose_fence(&mut self, current: crate::id::Term) {
         let Some(fence) = self.fence() else { return };
-        self.log(LogEvent::FenceLost { held: fence.term, current });
-        // An append that is under way may have been written before the fence moved.
-        let error = |in_doubt: bool| {
-            let held = fence.term;
-            let message = format!("fenced: this server held term {held}, and the database is at term {current}");
-            if in_doubt {
-                ApiError::new(ErrorCode::OutcomeUnknown, format!("{message}; the request may have taken effect before"))
-            } else {
-                ApiError::new(ErrorCode::Fenced, message)
-            }
-        };
-        let in_doubt = |kind: &Open| match kind {
-            Open::Write(_) | Open::Report { .. } => self.committing,
-            Open::Deploy => true,
-            Open::Wait(_) | Open::Read(_) => false,
-        };
-        let requests: Vec<_> = self.requests.iter().map(|(id, open)| (*id, in_doubt(&open.kind))).collect();
-        for (request, in_doubt) in requests {
-            self.respond(request, error(in_doubt));
+        let held = fence.term;
+        if self.standby().is_some() {
+            return self.step_down(format!("this server led term {held}, and the cluster is at term {current}"));
         }
-        for poll in self.polls.all() {
-            let brought = self.polls.close(poll).is_some_and(|poll| poll.outcomes.iter().any(Option::is_none));
-            self.answer(poll, error(brought && self.committing));
-        }
+        self.log(LogEvent::FenceLost { held, current });
+        self.refuse_all(&format!("fenced: this server held term {held}, and the database is at term {current}"));
         self.exit(1);
     }
 
@@ -439,11 +477,6 @@ impl<M: Mutants> Node<M> {
         }
         self.log(LogEvent::Stopped { clean: matches!(outcome, Ok(Verdict::Release(true))) });
         self.exit(0);
-    }
-
-    fn exit(&mut self, status: u8) {
-        self.phase = Phase::Exited;
-        self.effects.push_back(Effect::Exit { status });
     }
 }
 

@@ -11,6 +11,16 @@ use serde::{Deserialize, Serialize};
 pub enum LogEvent {
     /// `server: this server is the writer` …
     FenceTaken { node_id: NodeId, term: Term },
+    /// `cluster mode: standby until elected`
+    JoinedCluster { node_id: NodeId, advertise_addr: Option<String> },
+    /// `cluster: standby; following the leader`
+    Following { term: Term, leader: NodeId },
+    /// `cluster: elected leader; recovering executions from history`
+    Elected { node_id: NodeId, term: Term },
+    /// `cluster: leader is serving`
+    Leading { node_id: NodeId, term: Term, active_executions: u64, recovery_ms: u64 },
+    /// `cluster: lost leadership; stepped down to standby`
+    LeadershipLost { node_id: NodeId, reason: String },
     /// `recovered active executions from history`
     Recovered { executions: u64, resident: u64, in_flight: u64, recovery_ms: u64 },
     /// `definition unreadable`: a stored definition that this version cannot read; its executions are quarantined.
@@ -68,6 +78,11 @@ impl LogEvent {
     pub fn target(&self) -> &'static str {
         match self {
             LogEvent::FenceTaken { .. }
+            | LogEvent::JoinedCluster { .. }
+            | LogEvent::Following { .. }
+            | LogEvent::Elected { .. }
+            | LogEvent::Leading { .. }
+            | LogEvent::LeadershipLost { .. }
             | LogEvent::ElectionLockLost
             | LogEvent::FenceLost { .. }
             | LogEvent::ClockStepped { .. } => "orbit_runtime::cluster",
@@ -80,6 +95,7 @@ impl LogEvent {
     pub fn level(&self) -> Level {
         match self {
             LogEvent::FenceLost { .. }
+            | LogEvent::LeadershipLost { .. }
             | LogEvent::Unservable { .. }
             | LogEvent::Quarantined { .. }
             | LogEvent::DefinitionUnreadable { .. } => Level::Error,

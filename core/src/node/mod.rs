@@ -3,6 +3,7 @@
 //! One input, then effects until `None`, then wait. [`Node`] itself only routes; what it decides lives in:
 //!
 //! * `lifecycle`: becoming the writer, recovering, the regular check, stopping.
+//! * `standby`: a server of a cluster in which one leads: waiting in line, following, stepping down.
 //! * `request`: requests about workflows and executions; `read`: those that are only read; `worker`: requests of workers;
 //!   `probe`: how the server is.
 //! * `ask`: what clients ask of a running execution: cancel, terminate, signals, updates, queries.
@@ -36,6 +37,7 @@ mod registry;
 mod request;
 mod rules;
 mod slot;
+mod standby;
 mod trouble;
 mod view;
 mod worker;
@@ -86,6 +88,8 @@ pub enum Timer {
     Campaign,
     /// The fence and the database's clock are looked at.
     Check,
+    /// A leader's last good check is too old.
+    Validity,
     /// A timer, retry, time-out or deadline of an execution in memory.
     Execution,
     /// An execution out of memory wants to be loaded.
@@ -126,6 +130,7 @@ pub struct Node<M: Mutants = NoMutants> {
     effects: VecDeque<Effect>,
     counters: Counters,
     catalog: catalog::Catalog,
+    cluster: standby::Cluster,
 
     slots: BTreeMap<ExecutionId, Slot>,
     /// Slots with something to do and nothing in the way, in order of arrival.
@@ -173,8 +178,12 @@ pub struct Node<M: Mutants = NoMutants> {
 #[derive(Debug)]
 pub(crate) enum Purpose {
     Campaign,
+    Line,
     Hold,
-    Check,
+    /// Whether this server led when it asked.
+    Check {
+        leads: bool,
+    },
     Release,
     Recover,
     RecoverHot,
@@ -224,6 +233,7 @@ impl<M: Mutants> Node<M> {
             effects: VecDeque::new(),
             counters: Counters::default(),
             catalog: catalog::Catalog::default(),
+            cluster: standby::Cluster::default(),
             slots: BTreeMap::new(),
             ready: VecDeque::new(),
             timers: BTreeSet::new(),
@@ -269,8 +279,12 @@ impl<M: Mutants> Node<M> {
         if self.has_exited() {
             return;
         }
+        self.step_down_when_stale();
+        if self.has_exited() {
+            return;
+        }
         match input {
-            Input::Start => self.campaign(),
+            Input::Start => self.begin(),
             Input::Wake => {}
             Input::Request { id, request } => self.on_request(id, request),
             Input::RequestGone(id) => self.on_gone(id),
@@ -298,6 +312,7 @@ impl<M: Mutants> Node<M> {
             (self.calls.next_deadline(), Timer::CallDeadline),
             (self.next_campaign(), Timer::Campaign),
             (self.next_check(), Timer::Check),
+            (self.valid_until(), Timer::Validity),
             (in_cluster_time(self.timers.first().map(|(at, _)| *at)), Timer::Execution),
             (in_cluster_time(self.due_at()), Timer::Due),
             (self.next_sweep(), Timer::Strays),
@@ -399,8 +414,9 @@ impl<M: Mutants> Node<M> {
         self.called -= u64::from(call.purpose.of_request());
         match call.purpose {
             Purpose::Campaign => self.on_campaign(call.sent, outcome),
-            Purpose::Hold => self.on_hold(outcome),
-            Purpose::Check => self.on_check(call.sent, outcome),
+            Purpose::Line => self.on_line(call.sent, outcome),
+            Purpose::Hold => self.on_hold(call.sent, outcome),
+            Purpose::Check { leads } => self.on_check(call.sent, leads, outcome),
             Purpose::Release => self.on_release(outcome),
             Purpose::Recover => self.on_recover(outcome),
             Purpose::RecoverHot => self.on_recover_hot(outcome),
@@ -479,7 +495,7 @@ fn draw_uuid(rng: &mut ChaCha8Rng) -> Uuid {
 
 /// Whether a transaction of this name reads what people ask for.
 fn is_read(transaction: &str) -> bool {
-    matches!(transaction, "summary" | "summaries" | "history" | "workers")
+    matches!(transaction, "summary" | "summaries" | "history" | "workers" | "definitions")
 }
 
 /// What a certain failure of the database is to the one who asked.

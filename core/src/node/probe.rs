@@ -2,14 +2,19 @@
 
 use super::{Node, RequestId};
 use crate::api::response::{Health, Metrics, Ready, Reply, Response};
+use crate::id::NodeId;
 use crate::mutant::Mutants;
-use crate::store::transaction::SINGLE;
 
 /// Version strings of the API (interfaces, "HTTP").
 const API_VERSION: &str = "orbit-api/1";
 const IR_VERSION: &str = "orbit-def/1";
 
 impl<M: Mutants> Node<M> {
+    /// The name of a server in a cluster; one that is alone has none (reference, "Health fields").
+    fn name_in_cluster(&self) -> Option<NodeId> {
+        self.standby().map(|_| self.config.node_id.clone())
+    }
+
     pub(super) fn health(&mut self, id: RequestId) {
         let health = Health {
             status: "ok".into(),
@@ -18,21 +23,20 @@ impl<M: Mutants> Node<M> {
             ir_versions: vec![IR_VERSION.into()],
             active_executions: self.active,
             worker_sessions: self.sessions.len() as u64,
-            role: SINGLE.into(),
-            // The name of a server in a cluster; this one is in none (reference, "Health fields").
-            node_id: None,
-            term: self.fence().map(|f| f.term),
-            leader: None,
+            role: self.role_name().into(),
+            node_id: self.name_in_cluster(),
+            term: self.known_term(),
+            leader: self.known_leader(),
         };
         self.answer(id, Response::ok(Reply::Health(health)));
     }
 
     pub(super) fn ready(&mut self, id: RequestId) {
         let ready = Ready {
-            role: SINGLE.into(),
-            node_id: None,
-            term: self.fence().map(|f| f.term),
-            leader: None,
+            role: self.role_name().into(),
+            node_id: self.name_in_cluster(),
+            term: self.known_term(),
+            leader: self.known_leader(),
             ready: self.is_ready(),
             reason: self.why_not_ready().or(self.why_not_writing()).map(Into::into),
         };
@@ -55,7 +59,7 @@ impl<M: Mutants> Node<M> {
             waiting_polls: self.polls.len() as u64,
             queue: self.queue.view(self.cluster_now()),
             ready: self.is_ready(),
-            term: self.fence().map(|f| f.term).unwrap_or_default(),
+            term: self.known_term().unwrap_or_default(),
         };
         self.answer(id, Response::ok(Reply::Metrics(Box::new(metrics))));
     }

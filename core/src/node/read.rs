@@ -9,8 +9,9 @@ use crate::api::response::{ExecutionView, Executions, History, Reply, Response};
 use crate::definition::Definition;
 use crate::execution::event::{DecodeError, Recorded};
 use crate::execution::{State, waiting};
-use crate::id::ExecutionId;
+use crate::id::{ExecutionId, QueryName};
 use crate::mutant::Mutants;
+use crate::node::ask::query;
 use crate::node::slot::Body;
 use crate::store::append::Status;
 use crate::store::outcome::Failure;
@@ -126,6 +127,20 @@ impl<M: Mutants> Node<M> {
                 }
             }
             (Open::Read(Read::Workers), Verdict::Workers(rows)) => self.workers(rows),
+            (Open::Read(Read::Workflows(which)), Verdict::Definitions(rows)) => {
+                let which = which.clone();
+                self.know_definitions(rows);
+                self.shown_workflows(which.as_ref())
+            }
+            (Open::Read(Read::Query { execution, name }), Verdict::Definitions(rows)) => {
+                let (execution, name) = (execution.clone(), name.clone());
+                self.know_definitions(rows);
+                let read = Transaction::Load(ReadHistories { executions: vec![execution.clone()] });
+                return self.read_instead(id, Read::Query { execution, name }, read);
+            }
+            (Open::Read(Read::Query { execution, name }), Verdict::Load(loaded)) => {
+                self.queried(execution, name, &loaded)
+            }
             (kind, verdict) => unreachable!("{verdict:?} is no answer to {kind:?}"),
         };
         self.respond(id, response);
@@ -178,6 +193,25 @@ impl<M: Mutants> Node<M> {
             None => view::of_state(&state, Vec::new()),
         };
         Response::ok(Reply::Execution(view))
+    }
+
+    /// The value of a query of an execution that is not in memory, by its history.
+    fn queried(&self, execution: &ExecutionId, name: &QueryName, loaded: &[LoadedExecution]) -> Response {
+        let Some(loaded) = loaded.first().filter(|loaded| !loaded.events.is_empty()) else {
+            return unknown_execution(execution).into();
+        };
+        let state = match State::load(execution, &loaded.events) {
+            Ok(state) => state,
+            Err(error) => return ApiError::new(ErrorCode::Internal, error.to_string()).into(),
+        };
+        let deployed = self.catalog.get(&state.workflow, Some(&state.version));
+        match deployed.map(|deployed| &*deployed.definition).filter(|d| d.hash == state.definition_hash) {
+            Some(definition) => query(definition, &state, name).map_or_else(Into::into, Response::ok),
+            None => {
+                let message = format!("the definition {} {} cannot be read", state.workflow, state.version);
+                ApiError::new(ErrorCode::Internal, message).into()
+            }
+        }
     }
 
     fn shown_row(&self, row: SummaryRow) -> Response {

@@ -4,10 +4,10 @@ use super::away::{unanswered, unsent};
 use super::{Connection, LogEvent, Node, Purpose, RequestId, storage_error};
 use crate::api::error::{ApiError, ErrorCode};
 use crate::api::request::{ReportForm, Request, Start};
-use crate::api::response::{Deployed, Reply, Response, ResultOutcome, WorkflowView, Workflows};
+use crate::api::response::{Deployed, Reply, Response, ResultOutcome, WorkflowView};
 use crate::definition::{Boundary, Checked, Definition, Problem, nearest};
 use crate::execution::event::{Json, memory_of};
-use crate::id::{CallKey, ExecutionId, Version, WorkflowName};
+use crate::id::{CallKey, ExecutionId, QueryName, Version, WorkflowName};
 use crate::mutant::Mutants;
 use crate::node::ask::Ask;
 use crate::node::slot::{Body, Slot, Work};
@@ -55,6 +55,13 @@ pub(crate) enum Read {
     },
     History(ExecutionId),
     Workers,
+    /// All definitions, or this one.
+    Workflows(Option<(WorkflowName, Option<Version>)>),
+    /// The value of a query, by the history.
+    Query {
+        execution: ExecutionId,
+        name: QueryName,
+    },
 }
 
 /// A definition that is being stored.
@@ -80,16 +87,22 @@ impl<M: Mutants> Node<M> {
             Request::Metrics => return self.metrics(id),
             _ => {}
         }
+        if self.follows() {
+            return self.on_standby_request(id, request);
+        }
         if let Some(why) = self.why_not_ready() {
             return self.answer(id, ApiError::new(ErrorCode::NotReady, why));
         }
         match request {
             Request::Deploy { document, strict } => self.deploy(id, *document, strict),
             Request::ListWorkflows => {
-                let workflows = self.catalog.items();
-                self.answer(id, Response::ok(Reply::Workflows(Workflows { workflows })));
+                let response = self.shown_workflows(None);
+                self.answer(id, response);
             }
-            Request::GetWorkflow { name, version } => self.get_workflow(id, &name, version.as_ref()),
+            Request::GetWorkflow { name, version } => {
+                let response = self.workflow(&name, version.as_ref());
+                self.answer(id, response);
+            }
             Request::Start(start) => self.start(id, start),
             Request::ListExecutions(list) => self.list(id, list),
             Request::GetExecution(execution) => self.get_execution(id, execution),
@@ -280,15 +293,15 @@ impl<M: Mutants> Node<M> {
         }
     }
 
-    fn get_workflow(&mut self, id: RequestId, name: &WorkflowName, version: Option<&Version>) {
-        let response = match self.catalog.get(name, version) {
+    /// One definition, as it is known here.
+    pub(super) fn workflow(&self, name: &WorkflowName, version: Option<&Version>) -> Response {
+        match self.catalog.get(name, version) {
             Some(deployed) => {
                 let definition = deployed.definition.document.clone();
                 Response::ok(Reply::Workflow(WorkflowView { item: self.catalog.item(deployed), definition }))
             }
             None => self.unknown_workflow(name, version).into(),
-        };
-        self.answer(id, response);
+        }
     }
 
     fn unknown_workflow(&self, name: &WorkflowName, version: Option<&Version>) -> ApiError {
@@ -337,7 +350,7 @@ impl<M: Mutants> Node<M> {
     }
 
     /// Waits for the end. The waiter is in line before the row is read, so that no end falls in between.
-    fn wait(&mut self, id: RequestId, execution: ExecutionId, timeout: Duration) {
+    pub(super) fn wait(&mut self, id: RequestId, execution: ExecutionId, timeout: Duration) {
         if let Some(view) = self.view_in_memory(&execution)
             && (view.item.status.is_terminal() || timeout.is_zero())
         {

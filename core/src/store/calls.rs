@@ -65,6 +65,8 @@ struct Call<P> {
     in_doubt: bool,
     /// Only by mistake: the append that is looked for instead of being sent again.
     looked_for: Option<Append>,
+    /// See [`Calls::forget`].
+    forgotten: bool,
 }
 
 /// A call that is settled.
@@ -92,7 +94,7 @@ pub enum Progress<P> {
         /// The failure, or none where the outcome is unknown.
         failure: Option<Failure>,
     },
-    /// A reply of a call that was written off: dropped.
+    /// A reply of a call that was written off, or forgotten: dropped.
     Stray,
 }
 
@@ -117,7 +119,16 @@ impl<P> Calls<P> {
 
     /// Sends a transaction.
     pub fn send(&mut self, now: Mono, connection: Connection, transaction: Transaction, purpose: P) -> Effect {
-        self.put(Call { purpose, connection, transaction, sent: now, repeated: 0, in_doubt: false, looked_for: None })
+        self.put(Call {
+            purpose,
+            connection,
+            transaction,
+            sent: now,
+            repeated: 0,
+            in_doubt: false,
+            looked_for: None,
+            forgotten: false,
+        })
     }
 
     fn put(&mut self, call: Call<P>) -> Effect {
@@ -130,7 +141,16 @@ impl<P> Calls<P> {
     }
 
     fn late_at(&self, call: &Call<P>) -> Mono {
-        call.sent + self.deadlines.of(call.connection)
+        call.sent + self.deadlines.of(call.connection) + call.transaction.patience()
+    }
+
+    /// Nobody wants to know what becomes of the calls that are under way: their replies are dropped. Where one has none in
+    /// time, its connection is given up all the same, since what comes after waits behind it.
+    pub fn forget(&mut self) {
+        self.resend.clear();
+        for call in self.open.values_mut() {
+            call.forgotten = true;
+        }
     }
 
     fn take(&mut self, id: CallId) -> Option<Call<P>> {
@@ -142,7 +162,8 @@ impl<P> Calls<P> {
 
     /// What every call that is not settled is for.
     pub fn unsettled(&self) -> impl Iterator<Item = &P> {
-        self.open.values().chain(self.resend.values()).map(|call| &call.purpose)
+        let wanted = self.open.values().filter(|call| !call.forgotten);
+        wanted.chain(self.resend.values()).map(|call| &call.purpose)
     }
 
     /// Whether any call is under way.
@@ -152,7 +173,7 @@ impl<P> Calls<P> {
 
     /// Takes a reply in.
     pub fn reply<M: Mutants>(&mut self, now: Mono, id: CallId, reply: Reply<Verdict>, mutants: &M) -> Progress<P> {
-        let Some(mut call) = self.take(id) else { return Progress::Stray };
+        let Some(mut call) = self.take(id).filter(|call| !call.forgotten) else { return Progress::Stray };
         let reply = plant(reply, &mut call, mutants);
         let failure = match reply {
             // Neither written nor rejected: it may be this very group, sent before, that holds the row (protocols, 4).
@@ -189,7 +210,9 @@ impl<P> Calls<P> {
             let mut call = self.take(id).expect("every deadline has its open call");
             call.in_doubt = true;
             effects.push(Effect::WriteOff { call: id, connection: call.connection });
-            self.again_later(now, id, call);
+            if !call.forgotten {
+                self.again_later(now, id, call);
+            }
         }
         while let Some(entry) = self.resend.first_entry() {
             if entry.key().0 > now {
@@ -266,6 +289,7 @@ mod tests {
     use crate::id::{Incarnation, Term};
     use crate::mutant::NoMutants;
     use crate::store::append::Fence;
+    use crate::store::statement::StandInLine;
     use uuid::Uuid;
 
     fn transaction() -> Transaction {
@@ -346,6 +370,29 @@ mod tests {
         let done = || Reply::Done(Verdict::Release(true));
         assert!(matches!(calls.reply(at(1100), first, done(), &NoMutants), Progress::Stray));
         assert!(matches!(calls.reply(at(1200), second, done(), &NoMutants), Progress::Settled(_)));
+    }
+
+    #[test]
+    fn what_is_forgotten_is_not_sent_again_but_its_connection_is_given_up_where_it_hangs() {
+        let mut calls = Calls::new(deadlines(1));
+        let answered = call_of(&calls.send(at(0), Connection::Store, transaction(), ()));
+        let hanging = call_of(&calls.send(at(0), Connection::Store, transaction(), ()));
+        let failed_before = call_of(&calls.send(at(0), Connection::Store, transaction(), ()));
+        assert!(matches!(calls.reply(at(1), failed_before, Reply::Unknown, &NoMutants), Progress::Again { .. }));
+        calls.forget();
+        assert_eq!(calls.unsettled().count(), 0);
+        let done = Reply::Done(Verdict::Release(true));
+        assert!(matches!(calls.reply(at(2), answered, done, &NoMutants), Progress::Stray));
+        assert_eq!(calls.wake(at(5_000)), vec![Effect::WriteOff { call: hanging, connection: Connection::Store }]);
+        assert!(!calls.any());
+    }
+
+    #[test]
+    fn a_place_in_line_has_its_slice_of_time_on_top() {
+        let mut calls = Calls::new(deadlines(1));
+        let line = Transaction::Line(StandInLine { slice: Duration::from_secs(10) });
+        call_of(&calls.send(at(0), Connection::Election, line, ()));
+        assert_eq!(calls.next_deadline(), Some(at(10_300)));
     }
 
     #[test]

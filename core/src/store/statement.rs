@@ -6,6 +6,7 @@
 //! [`judge`]: crate::store::append::judge
 
 use crate::api::request::Contract;
+use crate::cluster::Mode;
 use crate::execution::event::Labels;
 use crate::id::{
     CallKey, ClusterId, ContractVersion, DefinitionHash, ExecutionId, Incarnation, NodeId, Run, Seq, TaskId, TaskName,
@@ -16,6 +17,7 @@ use crate::time::{ClusterMs, WallMs};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use uuid::Uuid;
 
 /// A statement that gives rows of a known type.
@@ -65,6 +67,8 @@ macro_rules! statements {
 statements! {
     /// Takes the election lock for this session, or keeps it.
     TakeLock => LockState,
+    /// Waits in line for the election lock, for a while; what became of it, [`TakeLock`] says.
+    StandInLine => (),
     /// Reads the fence row and the database's clock.
     ReadFence => FenceRow,
     /// Moves the fence to a new term and incarnation, if it is still at the expected term.
@@ -117,6 +121,12 @@ statements! {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TakeLock;
 
+/// See [`Statement::StandInLine`]. It waits for so long at most, and is no error when that is over (protocols, 12).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StandInLine {
+    pub slice: Duration,
+}
+
 /// Whose the election lock is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LockState {
@@ -138,7 +148,7 @@ pub struct ReadFence;
 pub struct FenceRow {
     pub cluster_id: ClusterId,
     pub schema_version: u32,
-    /// `single`, later `standby` and `shared`.
+    /// A [`Mode`], or one that this Orbit does not know.
     pub mode: String,
     pub fence: Fence,
     /// Who holds it; none after a clean stop.
@@ -164,7 +174,7 @@ pub struct Holder {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RaiseFence {
     pub expected: Fence,
-    pub mode: String,
+    pub mode: Mode,
     pub incarnation: Incarnation,
     pub holder: Holder,
 }
@@ -445,7 +455,7 @@ macro_rules! writes {
     ($($name:ident: $writes:literal),+ $(,)?) => { $(impl $name { const WRITES: bool = $writes; })+ };
 }
 writes! {
-    TakeLock: false, ReadFence: false, RaiseFence: true, RequeueClaims: true, RequeueStrays: true, ClearHolder: true, Append: true, ClaimTasks: true, LockFence: true,
+    TakeLock: false, StandInLine: false, ReadFence: false, RaiseFence: true, RequeueClaims: true, RequeueStrays: true, ClearHolder: true, Append: true, ClaimTasks: true, LockFence: true,
     LookForGroups: false,
     PutDefinition: true, ReadDefinitions: false, ReadHistories: false, ReadDue: false, ReadTotals: false,
     ReadSummary: false, ListSummaries: false, ReadHistory: false, PutWorker: true, SeeWorkers: true,

@@ -1,10 +1,12 @@
 //! Every transaction that exists: a list of statements whose next step is a pure function of the rows seen so far
 //! (protocols, 1).
 
+use crate::cluster::Mode;
 use crate::id::{ClusterId, ContractVersion, Incarnation, TaskName, Term};
 use crate::store::append::{Append, Fence, GroupOutcome};
 use crate::store::statement::*;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// The version of the tables that this Orbit reads and writes.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -16,8 +18,10 @@ pub enum Transaction {
     Campaign(Campaign),
     /// Looks whether the election lock is this session's still, and takes it where it is nobody's.
     Hold,
-    /// Looks whether the fence is still this one, and reads the database's clock.
-    Check(Fence),
+    /// Waits in line for the election lock, for a slice of time.
+    Line(StandInLine),
+    /// Reads the fence and the database's clock.
+    Check,
     /// Gives the fence up at a clean stop.
     Release(Fence),
     /// Records decisions.
@@ -28,6 +32,8 @@ pub enum Transaction {
     Sweep(RequeueStrays),
     /// Stores a definition.
     Deploy(Box<PutDefinition>),
+    /// Reads definitions.
+    Definitions,
     /// Reads definitions and totals: what a server that starts needs first.
     Recover,
     /// Reads whole executions.
@@ -51,6 +57,7 @@ pub enum Transaction {
 /// Who wants to become the writer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Campaign {
+    pub mode: Mode,
     pub incarnation: Incarnation,
     pub holder: Holder,
 }
@@ -68,6 +75,7 @@ pub struct KeepWorkers {
 pub enum Verdict {
     Campaign(CampaignVerdict),
     Hold(LockState),
+    Line(LockState),
     /// The fence row as it is.
     Check(FenceRow),
     /// Whether the fence was still this one.
@@ -77,6 +85,7 @@ pub enum Verdict {
     Claim(Vec<ClaimedTask>),
     Sweep(Vec<(TaskName, ContractVersion)>),
     Deploy(PutResult),
+    Definitions(Vec<DefinitionRow>),
     Recover(Recovery),
     Load(Vec<LoadedExecution>),
     Due(DueRows),
@@ -113,9 +122,6 @@ pub struct Recovery {
     pub totals: Totals,
 }
 
-/// The name of the mode of one server alone.
-pub const SINGLE: &str = "single";
-
 /// What a transaction does next.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
@@ -133,12 +139,14 @@ impl Transaction {
         match self {
             Transaction::Campaign(_) => "campaign",
             Transaction::Hold => "hold",
-            Transaction::Check(_) => "check",
+            Transaction::Line(_) => "line",
+            Transaction::Check => "check",
             Transaction::Release(_) => "release",
             Transaction::Append(_) => "append",
             Transaction::Claim(_) => "claim",
             Transaction::Sweep(_) => "sweep",
             Transaction::Deploy(_) => "deploy",
+            Transaction::Definitions => "definitions",
             Transaction::Recover => "recover",
             Transaction::Load(_) => "load",
             Transaction::Due(_) => "due",
@@ -148,6 +156,14 @@ impl Transaction {
             Transaction::SaveWorker(_) => "save_worker",
             Transaction::KeepWorkers(_) => "keep_workers",
             Transaction::Workers => "workers",
+        }
+    }
+
+    /// How long it may wait on purpose, beside the time that an answer takes.
+    pub fn patience(&self) -> Duration {
+        match self {
+            Transaction::Line(wait) => wait.slice,
+            _ => Duration::ZERO,
         }
     }
 
@@ -171,12 +187,14 @@ impl Transaction {
         match self {
             Transaction::Campaign(campaign) => campaign.step(seen),
             Transaction::Hold => Step::Last(vec![TakeLock.into()]),
-            Transaction::Check(_) => Step::Last(vec![ReadFence.into()]),
+            Transaction::Line(wait) => stand_in_line(wait, seen),
+            Transaction::Check => Step::Last(vec![ReadFence.into()]),
             Transaction::Release(fence) => Step::Last(vec![ClearHolder { fence: *fence }.into()]),
             Transaction::Append(_) => unreachable!("an append has a course of its own: `sending`"),
             Transaction::Claim(claim) => Step::Last(vec![claim.clone().into()]),
             Transaction::Sweep(sweep) => Step::Last(vec![sweep.clone().into()]),
             Transaction::Deploy(put) => Step::Last(vec![(**put).clone().into()]),
+            Transaction::Definitions => Step::Last(vec![ReadDefinitions.into()]),
             Transaction::Recover => Step::Last(vec![ReadDefinitions.into(), ReadTotals.into()]),
             Transaction::Load(read) => Step::Last(vec![read.clone().into()]),
             Transaction::Due(read) => Step::Last(vec![read.clone().into()]),
@@ -198,7 +216,8 @@ impl Transaction {
         match self {
             Transaction::Campaign(campaign) => campaign.verdict(seen),
             Transaction::Hold => Verdict::Hold(*TakeLock::of(last())),
-            Transaction::Check(_) => Verdict::Check(ReadFence::of(last()).clone()),
+            Transaction::Line(_) => Verdict::Line(*TakeLock::of(last())),
+            Transaction::Check => Verdict::Check(ReadFence::of(last()).clone()),
             Transaction::Release(_) => Verdict::Release(*ClearHolder::of(last())),
             Transaction::Append(_) => unreachable!("an append has a course of its own: `sending`"),
             Transaction::Claim(_) => Verdict::Claim(ClaimTasks::of(last()).clone()),
@@ -208,6 +227,7 @@ impl Transaction {
                 Verdict::Sweep(back)
             }
             Transaction::Deploy(_) => Verdict::Deploy(PutDefinition::of(last()).clone()),
+            Transaction::Definitions => Verdict::Definitions(ReadDefinitions::of(last()).clone()),
             Transaction::Recover => Verdict::Recover(Recovery {
                 definitions: ReadDefinitions::of(&seen[0]).clone(),
                 totals: ReadTotals::of(&seen[1]).clone(),
@@ -223,6 +243,16 @@ impl Transaction {
             }
             Transaction::Workers => Verdict::Workers(ReadWorkers::of(last()).clone()),
         }
+    }
+}
+
+/// The lock, if it is free; else a place in line, and the lock as it is after that. Through a pooler in transaction mode
+/// nobody waits: the lock would be the backend's, which is somebody else's by then.
+fn stand_in_line(wait: &StandInLine, seen: &[Rows]) -> Step {
+    let [lock] = seen else { return Step::Send(vec![TakeLock.into()]) };
+    match TakeLock::of(lock) {
+        LockState::Others => Step::Last(vec![wait.clone().into(), TakeLock.into()]),
+        known => Step::Stop(Verdict::Line(*known)),
     }
 }
 
@@ -242,7 +272,8 @@ impl Campaign {
         if row.schema_version > SCHEMA_VERSION {
             return Step::Stop(Verdict::Campaign(CampaignVerdict::NewerSchema { found: row.schema_version }));
         }
-        if row.mode != SINGLE {
+        // A database that nobody has written yet is of whatever mode comes first.
+        if row.mode != self.mode.as_str() && row.fence.term > Term(0) {
             return Step::Stop(Verdict::Campaign(CampaignVerdict::OtherMode { found: row.mode.clone() }));
         }
         // A repetition of a campaign whose outcome was unknown, and which was won.
@@ -252,7 +283,7 @@ impl Campaign {
         Step::Last(vec![
             RaiseFence {
                 expected: row.fence,
-                mode: SINGLE.into(),
+                mode: self.mode,
                 incarnation: self.incarnation,
                 holder: self.holder.clone(),
             }

@@ -109,6 +109,9 @@ impl Bench {
                             inputs.push_back(Input::Store { call, reply: outcome::Reply::Failed(failure) });
                         } else if self.silent == Some(transaction.name()) {
                             self.ran.push("unanswered");
+                        } else if matches!(transaction, Transaction::Line(_)) {
+                            // It waits for as long as the test says.
+                            self.held.push_back((call, transaction));
                         } else if self.hold_all || (self.hold && transaction.writes()) {
                             self.held.push_back((call, transaction));
                         } else {
@@ -168,6 +171,11 @@ impl Bench {
             }
         }
         self.mono = until;
+    }
+
+    /// Time passes, and the process has no part in it.
+    pub fn stand_still(&mut self, time: Duration) {
+        self.mono += time.as_micros() as u64;
     }
 
     pub fn send(&mut self, request: Request) -> RequestId {

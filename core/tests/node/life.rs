@@ -79,10 +79,12 @@ fn a_stop_does_not_wait_for_ever() {
     assert_eq!(bench.exit, Some(0));
 }
 
-fn take_over(bench: &mut Bench) {
-    let holder = Holder { node_id: "m".into(), host: "h".into(), pid: 1, addr: None, since_ms: WallMs(0) };
+pub fn take_over(bench: &mut Bench) {
+    let addr = Some("http://m:7233".into());
+    let holder = Holder { node_id: "m".into(), host: "h".into(), pid: 1, addr, since_ms: WallMs(0) };
     let incarnation = Incarnation(uuid::Uuid::from_u128(0xBAD));
-    bench.run(Transaction::Campaign(Campaign { incarnation, holder }));
+    let mode = bench.config.role.mode();
+    bench.run(Transaction::Campaign(Campaign { mode, incarnation, holder }));
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod life;
 mod memory;
 mod messages;
 mod registry;
+mod standby;
 mod trouble;
 mod waiting;
 mod workers;

@@ -26,6 +26,22 @@ pub fn write(event: &LogEvent) {
         LogEvent::FenceTaken { node_id, term } => {
             tracing::info!(target: CLUSTER, %node_id, %term, "server: this server is the writer");
         }
+        LogEvent::JoinedCluster { node_id, advertise_addr } => {
+            let advertise_addr = advertise_addr.as_deref();
+            tracing::info!(target: CLUSTER, %node_id, advertise_addr, "cluster mode: standby until elected");
+        }
+        LogEvent::Following { term, leader } => {
+            tracing::info!(target: CLUSTER, %term, leader = leader.as_str(), "cluster: standby; following the leader");
+        }
+        LogEvent::Elected { node_id, term } => {
+            tracing::info!(target: CLUSTER, %node_id, %term, "cluster: elected leader; recovering executions from history");
+        }
+        LogEvent::Leading { node_id, term, active_executions, recovery_ms } => {
+            tracing::info!(target: CLUSTER, %node_id, %term, active_executions, recovery_ms, "cluster: leader is serving");
+        }
+        LogEvent::LeadershipLost { node_id, reason } => {
+            tracing::error!(target: CLUSTER, %node_id, %reason, "cluster: lost leadership; stepped down to standby");
+        }
         LogEvent::Recovered { executions, resident, in_flight, recovery_ms } => {
             tracing::info!(target: ENGINE, executions, in_flight, resident, recovery_ms, "recovered active executions from history");
         }
@@ -148,6 +164,11 @@ mod tests {
         let ended = |status| LogEvent::ExecutionEnded { execution_id: "e".into(), status, code: None };
         vec![
             LogEvent::FenceTaken { node_id: "n".into(), term: Term(1) },
+            LogEvent::JoinedCluster { node_id: "n".into(), advertise_addr: Some("http://127.0.0.1:47975".into()) },
+            LogEvent::Following { term: Term(1), leader: "m".into() },
+            LogEvent::Elected { node_id: "n".into(), term: Term(2) },
+            LogEvent::Leading { node_id: "n".into(), term: Term(2), active_executions: 1, recovery_ms: 49 },
+            LogEvent::LeadershipLost { node_id: "b".into(), reason: "the election session failed".into() },
             LogEvent::Recovered { executions: 1, resident: 1, in_flight: 1, recovery_ms: 5 },
             LogEvent::ExecutionStarted { execution_id: "e".into(), workflow: "W".into(), version: "1.0.0".into() },
             ended(Status::Completed),
@@ -196,6 +217,11 @@ mod tests {
     fn lines_of_the_reference_keep_their_texts_and_fields() {
         let lines: Vec<String> = every_event().iter().map(|event| written(event).2).collect();
         for line in [
+            "cluster mode: standby until elected node_id=n advertise_addr=\"http://127.0.0.1:47975\"",
+            "cluster: standby; following the leader term=1 leader=\"m\"",
+            "cluster: elected leader; recovering executions from history node_id=n term=2",
+            "cluster: leader is serving node_id=n term=2 active_executions=1 recovery_ms=49",
+            "cluster: lost leadership; stepped down to standby node_id=b reason=the election session failed",
             "execution started execution_id=e workflow=W version=1.0.0",
             "execution completed execution_id=e",
             "worker registered worker_id=w runtime=rust tasks=5",

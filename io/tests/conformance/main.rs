@@ -16,9 +16,8 @@ mod tables;
 mod transactions;
 
 use orbit_core::execution::event::Labels;
-use orbit_core::id::{ClusterId, Incarnation, Term};
+use orbit_core::id::ClusterId;
 use orbit_core::node::{CallId, Connection};
-use orbit_core::store::append::Fence;
 use orbit_core::store::outcome::Reply;
 use orbit_core::store::transaction::{CampaignVerdict, Transaction, Verdict};
 use orbit_core::time::ClusterMs;
@@ -85,7 +84,7 @@ fn kind_of(transaction: &Transaction) -> Connection {
             Connection::Store
         }
         Transaction::Campaign(_) => Connection::Election,
-        Transaction::Check(_) | Transaction::Release(_) => Connection::Control,
+        Transaction::Check | Transaction::Release(_) => Connection::Control,
         _ => Connection::Requests,
     }
 }
@@ -112,8 +111,7 @@ fn without_clock(reply: Reply<Verdict>) -> Reply<Verdict> {
 }
 
 fn cluster_id(store: &mut impl Store) -> ClusterId {
-    let nobody = Fence { term: Term(0), incarnation: Incarnation(Uuid::nil()) };
-    match store.run(Transaction::Check(nobody)) {
+    match store.run(Transaction::Check) {
         Reply::Done(Verdict::Check(row)) => row.cluster_id,
         other => panic!("{other:?}"),
     }

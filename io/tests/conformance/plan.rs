@@ -252,9 +252,9 @@ impl Planned {
                     since_ms: WallMs(5),
                 };
                 let incarnation = Incarnation(Uuid::from_u128(u128::from(who) + (1 << 64)));
-                Transaction::Campaign(Campaign { incarnation, holder })
+                Transaction::Campaign(Campaign { mode: orbit_core::cluster::Mode::Single, incarnation, holder })
             }
-            Step::Check => Transaction::Check(model.fence()),
+            Step::Check => Transaction::Check,
             Step::Release(which) => Transaction::Release(self.fence(which, model)),
             Step::Append(which, groups) => {
                 Transaction::Append(Append { fence: self.fence(which, model), groups: self.groups(groups, model) })

@@ -37,7 +37,7 @@ fn everything(fence: Fence, n: u128) -> Vec<(Connection, Transaction)> {
         (Connection::Store, Transaction::Recover),
         (Connection::Store, Transaction::Load(ReadHistories { executions: vec![id.as_str().into()] })),
         (Connection::Store, Transaction::Due(ReadDue { until: Wake::Hot, after: None, limit: 10 })),
-        (Connection::Control, Transaction::Check(fence)),
+        (Connection::Control, Transaction::Check),
         (Connection::Election, Transaction::Hold),
         (Connection::Requests, Transaction::Deploy(Box::new(PutDefinition { key, fence, definition }))),
         (Connection::Requests, Transaction::SaveWorker(PutWorker { worker })),

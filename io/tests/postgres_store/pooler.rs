@@ -19,7 +19,7 @@ fn a_pooler_in_session_mode_is_as_good_as_the_server_itself() {
     store.written(fence, vec![create]);
     assert_eq!(ids(&store.claim(fence, 1, vec![want(&["pay"], &[7])])), [("t", 7)]);
     assert_eq!(store.load("a").events.len(), 2);
-    assert_eq!(store.check(fence).fence, fence);
+    assert_eq!(store.check().fence, fence);
     assert_eq!(store.done(Connection::Election, Transaction::Hold), Verdict::Hold(LockState::Mine));
     // The lock is held for whoever comes, through the pooler or past it.
     let mut second = Running::on(direct);

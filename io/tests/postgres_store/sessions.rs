@@ -59,7 +59,7 @@ fn settled(store: &mut Running, connection: Connection, transaction: &Transactio
 fn every_session_says_whose_it_is_and_what_for() {
     let (mut store, fence) = Running::led();
     store.written(fence, vec![group(1, vec![start("a", 1)])]);
-    store.check(fence);
+    store.check();
     store.load("a");
     for role in ["store", "election", "control", "requests"] {
         assert_eq!(backends(&store, role).len(), 1, "{role}");
@@ -170,14 +170,14 @@ fn frozen_requests_cost_their_pool_and_no_more() {
 fn every_session_comes_back_after_it_was_terminated() {
     let (mut store, fence) = Running::led();
     store.written(fence, vec![group(1, vec![start("a", 1)])]);
-    store.check(fence);
+    store.check();
     store.load("a");
     for role in ["store", "control", "requests"] {
         terminate(&store, role);
     }
     let grow = append(fence, vec![group(2, vec![go_on("a", 1, 1)])]);
     assert_eq!(settled(&mut store, Connection::Store, &grow), Verdict::Append(vec![GroupOutcome::Written]));
-    let Verdict::Check(row) = settled(&mut store, Connection::Control, &Transaction::Check(fence)) else { panic!() };
+    let Verdict::Check(row) = settled(&mut store, Connection::Control, &Transaction::Check) else { panic!() };
     assert_eq!(row.fence, fence);
     let workers = settled(&mut store, Connection::Requests, &Transaction::Workers);
     assert_eq!(workers, Verdict::Workers(Vec::new()));
@@ -221,7 +221,7 @@ fn a_full_server_fails_calls_as_never_sent_and_serves_them_when_there_is_room() 
     let attached = PostgresStore::open(address, "node-a", Timeouts::default(), Migrate::Auto).unwrap().attach();
     let mut store = Running { attached, calls: 0, place };
     store.place.meddle("ALTER ROLE narrow CONNECTION LIMIT 1");
-    let reply = store.reply(Connection::Control, Transaction::Check(other_fence()));
+    let reply = store.reply(Connection::Control, Transaction::Check);
     let Reply::Failed(failure) = reply else { panic!("{reply:?}") };
     assert_eq!(failure.kind, FailureKind::Reconnect, "{failure:?}");
     assert!(failure.message.contains("too many connections"), "{failure:?}");
@@ -229,7 +229,7 @@ fn a_full_server_fails_calls_as_never_sent_and_serves_them_when_there_is_room() 
     let Reply::Failed(failure) = reply else { panic!("{reply:?}") };
     assert!(failure.message.contains("too many connections"), "the pool says why: {failure:?}");
     store.place.meddle("ALTER ROLE narrow CONNECTION LIMIT -1");
-    store.check(other_fence());
+    store.check();
     assert_eq!(settled(&mut store, Connection::Requests, &Transaction::Workers), Verdict::Workers(Vec::new()));
 }
 
@@ -259,9 +259,9 @@ fn of_several_addresses_one_that_swallows_everything_costs_a_second_of_each_conn
     let attached = PostgresStore::open(address, "node-a", Timeouts::default(), Migrate::Auto).unwrap().attach();
     assert!(begun.elapsed() >= Duration::from_secs(1), "the first address was tried");
     let mut store = Running { attached, calls: 0, place };
-    let fence = store.campaign(1);
+    store.campaign(1);
     // Less than the look at the fence is waited for.
     let begun = Instant::now();
-    store.check(fence);
+    store.check();
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
 }

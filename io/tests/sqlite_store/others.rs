@@ -9,9 +9,9 @@ use uuid::Uuid;
 
 #[test]
 fn a_damaged_database_is_an_error_and_not_an_answer() {
-    let (mut store, fence) = Running::led();
+    let (mut store, _) = Running::led();
     store.place.meddle("UPDATE orbit_cluster SET incarnation = x'0102'");
-    let reply = store.reply(Connection::Control, Transaction::Check(fence));
+    let reply = store.reply(Connection::Control, Transaction::Check);
     let Reply::Failed(failure) = reply else { panic!("{reply:?}") };
     assert_eq!(failure.kind, orbit_core::store::outcome::FailureKind::Broken, "{failure:?}");
     store.place.meddle("DROP TABLE orbit_owners");
@@ -24,7 +24,11 @@ fn a_write_waits_for_another_program_that_writes_and_sees_what_it_wrote() {
     let mut store = Running::fresh();
     let other = rusqlite::Connection::open(&store.place.path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE; UPDATE orbit_cluster SET term = 41").unwrap();
-    let campaign = Campaign { incarnation: Incarnation(Uuid::from_u128(1)), holder: holder() };
+    let campaign = Campaign {
+        mode: orbit_core::cluster::Mode::Single,
+        incarnation: Incarnation(Uuid::from_u128(1)),
+        holder: holder(),
+    };
     store.send(Connection::Election, Transaction::Campaign(campaign));
     // Reads do not wait.
     store.send(Connection::Requests, Transaction::Workers);

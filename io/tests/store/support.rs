@@ -83,7 +83,11 @@ impl Running {
     }
 
     pub fn try_campaign(&mut self, incarnation: u128) -> CampaignVerdict {
-        let campaign = Campaign { incarnation: Incarnation(Uuid::from_u128(incarnation)), holder: holder() };
+        let campaign = Campaign {
+            mode: orbit_core::cluster::Mode::Single,
+            incarnation: Incarnation(Uuid::from_u128(incarnation)),
+            holder: holder(),
+        };
         match self.done(Connection::Election, Transaction::Campaign(campaign)) {
             Verdict::Campaign(verdict) => verdict,
             other => panic!("{other:?}"),
@@ -127,8 +131,8 @@ impl Running {
         }
     }
 
-    pub fn check(&mut self, fence: Fence) -> FenceRow {
-        match self.done(Connection::Control, Transaction::Check(fence)) {
+    pub fn check(&mut self) -> FenceRow {
+        match self.done(Connection::Control, Transaction::Check) {
             Verdict::Check(row) => row,
             other => panic!("{other:?}"),
         }

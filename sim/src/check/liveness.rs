@@ -8,8 +8,14 @@ pub fn pending(world: &World) -> Option<String> {
     if world.processes.is_empty() {
         return Some("no server lives".into());
     }
-    if world.processes.len() > 1 {
+    if world.processes.len() > world.servers() {
         return Some("a server that was replaced still lives".into());
+    }
+    if world.processes.len() < world.servers() {
+        return Some("not every server lives".into());
+    }
+    if world.leader().is_none() {
+        return Some("no server may write".into());
     }
     let running: Vec<String> = world
         .store()

@@ -13,6 +13,8 @@ pub struct Excuses {
     pub usurped: bool,
     /// One of its calls on the database failed.
     pub database: bool,
+    /// Something is broken, or was a short while ago.
+    pub troubled: bool,
 }
 
 impl Excuses {
@@ -22,6 +24,7 @@ impl Excuses {
             // A server that was replaced does not know what its successor deployed.
             LogEvent::FenceLost { .. } | LogEvent::Quarantined { .. } => self.usurped,
             LogEvent::Unservable { .. } => self.database,
+            LogEvent::LeadershipLost { .. } => self.troubled,
             _ => false,
         }
     }

@@ -15,6 +15,7 @@
 //! * [`signal`]: what is sent to an execution and acknowledged is recorded once and taken once, in order, or left over.
 //! * [`read`]: nothing is shown that is not committed, and nothing older than what was shown before.
 //! * [`log`]: no line of level ERROR that no injected fault explains.
+//! * [`validity`]: nothing is served as leader past the last good check.
 //! * [`patience`]: long polls and waits end early only with something to say, and do end.
 //! * [`pace`]: nothing spins, whatever fails.
 //! * [`liveness`]: once the world is healed, everything comes to its end, or there is a reason to read.
@@ -35,6 +36,7 @@ pub mod replay;
 mod rows;
 pub mod runs;
 pub mod signal;
+pub mod validity;
 pub mod violation;
 
 pub(crate) use violation::ensure;
@@ -80,6 +82,8 @@ pub struct Answer<'a> {
     pub store: &'a ModelStore,
     /// Whether the server that answers is the one that may write.
     pub current: bool,
+    /// Whether it shows nothing but what it has just read from the database.
+    pub reads: bool,
     /// Whether it has been told to stop.
     pub stopping: bool,
     /// Whether the answer is handed to the network, or dropped since nobody waits.
@@ -89,6 +93,13 @@ pub struct Answer<'a> {
     /// A poll may be answered with nothing after half of it.
     pub session_timeout: Duration,
     pub now: Time,
+}
+
+impl Answer<'_> {
+    /// Whether it shows no less than what is committed.
+    pub fn is_new(&self) -> bool {
+        self.current || self.reads
+    }
 }
 
 impl Checks {

@@ -1,5 +1,5 @@
 //! Reads: nothing is shown that is not committed; nothing is shown that is older than what somebody was shown before
-//! the request came (by a server that may write).
+//! the request came (by a server that may write, or by a standby).
 
 use super::history::HistoryCheck;
 use super::runs::{Position, Runs};
@@ -91,7 +91,7 @@ impl ReadCheck {
             }
             (request, Reply::Error(error)) if error.code == ErrorCode::UnknownExecution => {
                 let named = named(request);
-                let hidden = answer.current && answer.exchange.floor > Position::default();
+                let hidden = answer.is_new() && answer.exchange.floor > Position::default();
                 ensure!(!hidden, CHECK, "{named:?} is said to be unknown, though it was shown before");
                 Ok(())
             }
@@ -167,7 +167,7 @@ impl ReadCheck {
         let floor = answer.exchange.floor;
         if asked.is_some() && run < floor.run {
             // Of an earlier run nothing is missing any more.
-            let whole = !answer.current || last == tracked.last();
+            let whole = !answer.is_new() || last == tracked.last();
             ensure!(whole, CHECK, "run {run} of {id} is shown up to #{last}, and it has #{}", tracked.last());
             return Ok(());
         }
@@ -176,7 +176,7 @@ impl ReadCheck {
 
     fn not_older(&mut self, id: &ExecutionId, last: Position, answer: &Answer<'_>) -> Checked {
         let floor = answer.exchange.floor;
-        let old = answer.current && last < floor;
+        let old = answer.is_new() && last < floor;
         ensure!(!old, CHECK, "{id} is shown up to {last}, after {floor} was shown before the request came");
         self.show(id, last);
         Ok(())

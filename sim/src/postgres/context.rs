@@ -152,7 +152,7 @@ impl<D: Domain + ?Sized> Context<'_, D> {
             Request::Queued => {
                 self.state.counts.waits += 1;
                 let since = self.state.now;
-                self.running().waits = Some(Waits { since, looked: false });
+                self.running().waits = Some(Waits { since, looked: false, caught_after: None });
                 Err(Stop::Waits)
             }
             Request::Deadlock => {

@@ -122,6 +122,9 @@ pub struct Waits {
     pub since: u64,
     /// It has looked for a deadlock: it does so once (R15).
     pub looked: bool,
+    /// How long this wait may last, in milliseconds, in place of the session's `lock_timeout`; and that its end is caught, so
+    /// that the statement goes on without the lock.
+    pub caught_after: Option<u64>,
 }
 
 /// A backend.
@@ -185,7 +188,7 @@ impl<P, N, T> Session<P, N, T> {
         let all = match &self.running {
             Some(running) => [
                 running.waits.filter(|w| !w.looked).and_then(|w| after(w.since, s.deadlock_timeout, Timer::Deadlock)),
-                running.waits.and_then(|w| after(w.since, s.lock_timeout, Timer::Lock)),
+                running.waits.and_then(|w| after(w.since, w.caught_after.unwrap_or(s.lock_timeout), Timer::Lock)),
                 after(running.since, s.statement_timeout, Timer::Statement),
                 running.sleeps_until.map(|at| (at, Timer::Wakes)),
                 self.next_look_at_client(running.since),

@@ -88,6 +88,7 @@ impl ModelStore {
                 .into_iter()
                 .map(|s| match s {
                     Statement::TakeLock(_) => Rows::TakeLock(self.lock),
+                    Statement::StandInLine(_) => Rows::StandInLine(()),
                     s => run_statement(tables, self.clock, s, &mut commit),
                 })
                 .collect();

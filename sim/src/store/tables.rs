@@ -1,9 +1,10 @@
 //! The rows of the model's tables.
 
+use orbit_core::cluster::Mode;
 use orbit_core::id::{CallKey, ClusterId, ExecutionId, GroupId, Incarnation, Run, Seq, TaskId, Term, WorkerId};
 use orbit_core::store::append::{Fence, OwnerRow, Summary, TaskRow, TaskState};
 use orbit_core::store::statement::{DefinitionRow, Holder, WorkerRow};
-use orbit_core::store::transaction::{SCHEMA_VERSION, SINGLE};
+use orbit_core::store::transaction::SCHEMA_VERSION;
 use orbit_core::time::ClusterMs;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -76,7 +77,7 @@ impl Tables {
             cluster: ClusterRow {
                 cluster_id,
                 schema_version: SCHEMA_VERSION,
-                mode: SINGLE.into(),
+                mode: Mode::Single.as_str().into(),
                 fence: Fence { term: Term(0), incarnation: Incarnation(Uuid::nil()) },
                 holder: None,
             },

@@ -18,7 +18,7 @@ pub fn raise_fence(tables: &mut Tables, statement: RaiseFence, commit: &mut Comm
     }
     let after = Fence { term: before.term.next(), incarnation: statement.incarnation };
     tables.cluster.fence = after;
-    tables.cluster.mode = statement.mode;
+    tables.cluster.mode = statement.mode.as_str().into();
     tables.cluster.holder = Some(statement.holder);
     commit.changes.push(Change::FenceRaised { before, after });
     Some(after.term)

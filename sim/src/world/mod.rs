@@ -140,7 +140,9 @@ impl World {
 
     /// Runs it to its end: chaos, healing, quiet; or to the first thing that a check finds.
     pub fn run(mut self) -> Ended {
-        self.at(Time(0), Event::StartServer);
+        for _ in 0..self.servers() {
+            self.at(Time(0), Event::StartServer);
+        }
         for index in 0..self.clients.len() {
             self.at(Time(1_000), Event::Client(index));
         }
@@ -252,7 +254,8 @@ impl World {
         let told = self.book.messages().filter(|m| m.told.is_some() && m.message.key.is_some());
         audit.extend(told.take(20).map(MessageRecord::request));
         self.audit = Some(audit);
-        let pid = *self.processes.keys().next().expect("a server lives, or there is something to wait for");
+        let some = *self.processes.keys().next().expect("a server lives, or there is something to wait for");
+        let pid = self.leader().unwrap_or(some);
         if self.dice.faults.chance(Ratio::new(1, 2)) {
             self.stop(pid);
         } else {

@@ -84,7 +84,7 @@ impl World {
         if let Some(ms) = pause {
             self.pause(pid, ms);
         }
-        if usurp && self.processes.len() == 1 && !self.process(pid).stopping {
+        if usurp && self.plan.cluster.is_none() && self.processes.len() == 1 && !self.process(pid).stopping {
             // Whichever of the two campaigns last deposes the other.
             self.process(pid).excuses.usurped = true;
             let second = self.launch();
@@ -156,7 +156,9 @@ impl World {
         for pid in all {
             self.resume(pid);
         }
-        self.start_server();
+        for _ in 0..self.servers() {
+            self.start_server();
+        }
         for index in 0..self.workers.len() {
             self.worker_resumes(index);
         }

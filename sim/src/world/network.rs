@@ -8,7 +8,7 @@ use crate::check::runs::{Position, Runs};
 use crate::check::{Answer, patience, read};
 use crate::coverage::Mark;
 use crate::rng::Ratio;
-use orbit_core::api::{Request, Response};
+use orbit_core::api::{ErrorCode, Reply, Request, Response};
 use orbit_core::id::SessionId;
 use orbit_core::node::{Input, RequestId};
 use serde::Serialize;
@@ -69,6 +69,11 @@ pub struct Network {
 }
 
 impl World {
+    /// Whether nothing has been broken for a while.
+    pub(super) fn is_calm(&self) -> bool {
+        self.healed && self.now > self.healed_at.plus_ms(CALM_MS)
+    }
+
     fn latency(&mut self) -> u64 {
         self.dice.network.between(self.plan.network.latency_us)
     }
@@ -176,6 +181,7 @@ impl World {
             response: &response,
             store,
             current: self.processes.get(&pid).is_some_and(|p| p.fence == Some(store.fence())),
+            reads: self.plan.cluster.is_some() && self.processes.get(&pid).is_some_and(|p| !p.leads),
             stopping: self.processes.get(&pid).is_some_and(|p| p.stopping),
             on_the_wire: waits,
             calm: self.healed
@@ -185,7 +191,18 @@ impl World {
             now: self.now,
         };
         let checked = self.checks.on_answer(&answer, &mut self.book, &mut self.marks);
+        match (&response.reply, answer.reads) {
+            (Reply::Execution(_), true) => self.marks.hit(Mark::ReadOnStandby),
+            (Reply::Error(error), _) if error.code == ErrorCode::NotLeader => self.marks.hit(Mark::SentToLeader),
+            _ => {}
+        }
         self.holds(checked);
+        if let (Some(cluster), Some(process)) = (&self.plan.cluster, self.processes.get(&pid))
+            && process.leads
+        {
+            let checked = process.fresh.on_answer(&exchange.request, &response, cluster.validity_ms, self.now);
+            self.holds(checked);
+        }
         self.network.exchanges.get_mut(&id).expect("just looked up").pending = false;
         let latency = self.latency();
         let lost = self.network_chance(self.plan.network.lose_response) || self.now < self.network.down_until;

@@ -13,7 +13,7 @@ use super::event::{Event, ProcessEvent};
 use super::server::Pid;
 use crate::check::{Committed, Violation};
 use crate::coverage::Mark;
-use crate::plan::{DatabasePlan, ServerPlan};
+use crate::plan::Plan;
 use crate::postgres::store::whole::rows;
 use crate::postgres::store::{Done, Orbit, Program};
 use crate::postgres::{Answer, Code, Command, Engine, SessionId, Settings, SqlError};
@@ -127,10 +127,16 @@ impl Database {
     }
 }
 
-fn settings(connection: Connection, plan: &DatabasePlan, server: &ServerPlan) -> Settings {
-    let election_idle = server.check_ms * 8;
+fn settings(connection: Connection, plan: &Plan) -> Settings {
+    let election_idle = plan.cluster.as_ref().map_or(plan.server.check_ms * 8, |cluster| cluster.session_timeout_ms);
+    let slice = plan.cluster.as_ref().map_or(0, |cluster| cluster.slice_ms);
+    let plan = &plan.database;
     Settings {
-        statement_timeout: plan.statement_timeout_ms,
+        statement_timeout: match connection {
+            // A place in line is not cut short.
+            Connection::Election => plan.statement_timeout_ms.max(slice + 2_000),
+            _ => plan.statement_timeout_ms,
+        },
         lock_timeout: plan.lock_timeout_ms,
         idle_in_transaction_timeout: plan.idle_in_transaction_ms,
         idle_session_timeout: if connection == Connection::Election { election_idle } else { 0 },
@@ -205,7 +211,7 @@ impl World {
 
     fn arrives_there(&mut self, id: LinkId, message: Message) {
         let now = self.now;
-        let (plan, server) = (self.plan.database.clone(), self.plan.server.clone());
+        let plan = self.plan.clone();
         let database = self.database();
         let Some(link) = database.links.get_mut(&id) else { return };
         match message {
@@ -213,7 +219,7 @@ impl World {
                 let connected = if now < database.refuses_until {
                     Err(SqlError::fatal(Code::TooManyConnections))
                 } else {
-                    database.engine.connect(settings(link.connection, &plan, &server))
+                    database.engine.connect(settings(link.connection, &plan))
                 };
                 match connected {
                     Ok(session) => {

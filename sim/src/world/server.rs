@@ -5,11 +5,12 @@ use super::clock::{ProcessClock, Time};
 use super::disk::{Calls, Stage};
 use super::event::{Event, ProcessEvent};
 use super::postgres::Lanes;
-use crate::check::{Violation, log};
+use crate::check::{Violation, log, validity};
 use crate::coverage::Mark;
 use crate::mutant::Planted;
 use crate::rng::Ratio;
 use crate::schema::SmallSchema;
+use orbit_core::cluster::{OnLostLease, Role, Standby};
 use orbit_core::id::NodeId;
 use orbit_core::node::{Effect, Input, Limits, LogEvent, Node, NodeConfig};
 use orbit_core::store::append::Fence;
@@ -46,6 +47,14 @@ pub struct Process {
     pub excuses: log::Excuses,
     /// It said that it cannot serve this database.
     unservable: bool,
+    /// Its place in the cluster: the name that it has, whichever process it is.
+    place: u32,
+    /// It knows that it leads, in a cluster.
+    pub leads: bool,
+    /// It said that it leads no more.
+    deposed: bool,
+    /// What its checks were told.
+    pub fresh: validity::Fresh,
 }
 
 impl World {
@@ -58,16 +67,32 @@ impl World {
         hit && !self.healed
     }
 
-    /// Where a request goes now: mostly to the newest server.
+    /// How many servers there are to be.
+    pub(crate) fn servers(&self) -> usize {
+        self.plan.cluster.as_ref().map_or(1, |cluster| cluster.servers as usize)
+    }
+
+    /// The server that may write now.
+    pub(crate) fn leader(&self) -> Option<Pid> {
+        let fence = self.store().fence();
+        self.processes.iter().find(|(_, process)| process.fence == Some(fence)).map(|(pid, _)| *pid)
+    }
+
+    /// Where a request goes now: mostly to the newest server, in a cluster to the one that leads.
     pub(super) fn address(&mut self) -> Option<Pid> {
+        if self.plan.cluster.is_some() {
+            let all: Vec<Pid> = self.processes.keys().copied().collect();
+            let leader = self.leader().filter(|_| self.dice.network.chance(Ratio::new(2, 3)));
+            return leader.or_else(|| (!all.is_empty()).then(|| *self.dice.network.pick(&all)));
+        }
         let newest = *self.processes.last_key_value()?.0;
         let oldest = *self.processes.first_key_value()?.0;
         Some(if self.dice.network.chance(Ratio::new(1, 4)) { oldest } else { newest })
     }
 
-    /// Starts a server, unless one lives: the file's lock refuses a second one (design, section 8).
+    /// Starts a server, unless all live: alone, the file's lock refuses a second one (design, section 8).
     pub(super) fn start_server(&mut self) {
-        if self.processes.is_empty() {
+        if self.processes.len() < self.servers() {
             self.launch();
         }
     }
@@ -76,12 +101,14 @@ impl World {
     pub(super) fn launch(&mut self) -> Pid {
         self.last_pid += 1;
         let pid = Pid(self.last_pid);
+        let taken: Vec<u32> = self.processes.values().map(|process| process.place).collect();
+        let place = (0..).find(|place| !taken.contains(place)).expect("some place is free");
         let drift = self.dice.server.between(self.plan.server.drift_ppm);
         let origin = self.dice.server.below(1 << 40);
         let clock = ProcessClock::new(self.now, origin, drift);
         let entropy = self.dice.entropy.bytes();
         let now = self.host.now(&clock, self.now);
-        let node = Node::with_mutants(self.config(pid), entropy, now, self.planted);
+        let node = Node::with_mutants(self.config(pid, place), entropy, now, self.planted);
         let node = node.with_schemas(Arc::new(SmallSchema));
         let process = Process {
             node,
@@ -95,6 +122,10 @@ impl World {
             stopping: false,
             excuses: log::Excuses::default(),
             unservable: false,
+            place,
+            leads: false,
+            deposed: false,
+            fresh: validity::Fresh::default(),
         };
         self.processes.insert(pid, process);
         self.trace.record(self.now, "start", &pid);
@@ -102,13 +133,20 @@ impl World {
         pid
     }
 
-    fn config(&self, pid: Pid) -> NodeConfig {
+    fn config(&self, pid: Pid, place: u32) -> NodeConfig {
         let plan = &self.plan.server;
         let ms = Duration::from_millis;
         NodeConfig {
             host: "sim".into(),
             pid: pid.0,
-            addr: Some("127.0.0.1:7233".into()),
+            addr: Some(format!("127.0.0.1:{}", 7_233 + place)),
+            role: self.plan.cluster.as_ref().map_or(Role::Single, |cluster| {
+                Role::Standby(Standby {
+                    validity: ms(cluster.validity_ms),
+                    slice: ms(cluster.slice_ms),
+                    on_lost_lease: if cluster.exits { OnLostLease::Exit } else { OnLostLease::StepDown },
+                })
+            }),
             session_timeout: ms(plan.session_timeout_ms),
             heartbeat_interval: ms(plan.heartbeat_ms),
             check_interval: ms(plan.check_ms),
@@ -130,7 +168,7 @@ impl World {
                 max_append_bytes: plan.max_append_bytes,
                 ..Limits::default()
             },
-            ..NodeConfig::new(NodeId::new("sim"))
+            ..NodeConfig::new(NodeId::new(format!("sim-{place}")))
         }
     }
 
@@ -204,7 +242,11 @@ impl World {
     fn perform(&mut self, pid: Pid, effect: Effect) {
         self.trace.record(self.now, "effect", &(pid, &effect));
         match effect {
-            Effect::Store { call, connection, transaction } => self.call(pid, call, connection, transaction),
+            Effect::Store { call, connection, transaction } => {
+                let now = self.now;
+                self.process(pid).fresh.on_call(call, &transaction, now);
+                self.call(pid, call, connection, transaction);
+            }
             Effect::WriteOff { call, connection } if self.postgres.is_some() => self.write_off(pid, call, connection),
             // The model of SQLite hangs nowhere for ever, and its late replies are dropped by the node.
             Effect::WriteOff { .. } => {}
@@ -219,9 +261,23 @@ impl World {
             LogEvent::WorkerLost { .. } => self.marks.hit(Mark::SessionLost),
             LogEvent::FenceLost { .. } => self.marks.hit(Mark::Usurped),
             LogEvent::Unservable { .. } => self.process(pid).unservable = true,
+            LogEvent::Elected { term, .. } => {
+                if term.0 > 1 {
+                    self.marks.hit(Mark::Failover);
+                }
+                self.process(pid).leads = true;
+            }
+            LogEvent::LeadershipLost { .. } => {
+                self.marks.hit(Mark::SteppedDown);
+                let process = self.process(pid);
+                (process.leads, process.deposed, process.fence) = (false, true, None);
+            }
             _ => {}
         }
-        let checked = log::on_line(line, self.process(pid).excuses);
+        let calm = self.is_calm();
+        let process = self.process(pid);
+        process.excuses.troubled = !calm;
+        let checked = log::on_line(line, process.excuses);
         self.holds(checked);
     }
 
@@ -247,7 +303,8 @@ impl World {
     fn exits(&mut self, pid: Pid, status: u8) {
         let process = self.processes.remove(&pid).expect("it lives");
         self.trace.record(self.now, "exit", &(pid, status));
-        let excused = status == 1 && (process.excuses.usurped || process.unservable);
+        let deposed = process.deposed && self.plan.cluster.as_ref().is_some_and(|cluster| cluster.exits);
+        let excused = status == 1 && (process.excuses.usurped || process.unservable || deposed);
         let expected = excused || (process.stopping && status == 0);
         if !expected {
             let message = format!("a server ended with status {status}, which no fault explains");

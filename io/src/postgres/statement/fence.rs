@@ -5,7 +5,7 @@ use crate::postgres::statement::{Link, Trouble};
 use ::postgres::Row;
 use orbit_core::id::{ClusterId, Incarnation, Term};
 use orbit_core::store::append::Fence;
-use orbit_core::store::statement::{ClearHolder, FenceRow, Holder, LockState, RaiseFence};
+use orbit_core::store::statement::{ClearHolder, FenceRow, Holder, LockState, RaiseFence, StandInLine};
 use orbit_core::time::{ClusterMs, WallMs};
 
 /// The key of the election lock: "orbitldr" in ASCII.
@@ -30,6 +30,18 @@ pub fn take_lock(link: &mut Link) -> Result<LockState, Trouble> {
         (true, true) => LockState::Mine,
         (true, false) => LockState::Others,
     })
+}
+
+/// Waits for the lock, for a slice of time. The time-out is caught inside the block, so that the server logs nothing.
+pub fn stand_in_line(link: &mut Link, line: &StandInLine) -> Result<(), Trouble> {
+    let ms = line.slice.as_millis();
+    link.run(&format!(
+        "DO $$ BEGIN
+             PERFORM set_config('lock_timeout', '{ms}', true);
+             PERFORM pg_advisory_lock({ELECTION_LOCK});
+         EXCEPTION WHEN lock_not_available THEN NULL;
+         END $$"
+    ))
 }
 
 /// Whether any session holds the election lock now, for people.
@@ -108,7 +120,7 @@ pub fn raise(link: &mut Link, raise: &RaiseFence) -> Result<Option<Term>, Troubl
     let row = link.query_opt(
         &sql,
         &[
-            mode,
+            &mode.as_str(),
             &incarnation.0,
             &holder.node_id.as_str(),
             &holder.addr,

@@ -89,6 +89,7 @@ impl Link {
 pub fn run(link: &mut Link, statement: &Statement) -> Result<Rows, Trouble> {
     Ok(match statement {
         Statement::TakeLock(_) => Rows::TakeLock(fence::take_lock(link)?),
+        Statement::StandInLine(s) => Rows::StandInLine(fence::stand_in_line(link, s)?),
         Statement::ReadFence(_) => Rows::ReadFence(fence::read(link)?),
         Statement::RaiseFence(s) => Rows::RaiseFence(fence::raise(link, s)?),
         Statement::ClearHolder(s) => Rows::ClearHolder(fence::clear_holder(link, s)?),

@@ -58,7 +58,7 @@ pub fn raise(connection: &Connection, raise: &RaiseFence) -> Result<Option<Term>
     )?;
     let RaiseFence { expected, mode, incarnation, holder } = raise;
     let parameters = named_params! {
-        ":mode": mode,
+        ":mode": mode.as_str(),
         ":incarnation": incarnation.0.as_bytes(),
         ":node": holder.node_id.as_str(),
         ":addr": holder.addr,

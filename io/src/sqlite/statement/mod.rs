@@ -20,6 +20,7 @@ pub fn run(connection: &Connection, statement: &Statement) -> rusqlite::Result<R
     Ok(match statement {
         // This process has locked the file for as long as the store is open.
         Statement::TakeLock(_) => Rows::TakeLock(LockState::Mine),
+        Statement::StandInLine(_) => Rows::StandInLine(()),
         Statement::ReadFence(_) => Rows::ReadFence(fence::read(connection)?),
         Statement::RaiseFence(s) => Rows::RaiseFence(fence::raise(connection, s)?),
         Statement::ClearHolder(s) => Rows::ClearHolder(fence::clear_holder(connection, s)?),

@@ -300,7 +300,7 @@ impl<'a> Nodes<'a> {
         for node in self.nodes.values_mut() {
             let Some(backend) = node.elected.take() else { continue };
             self.watch.admin().query(&format!("SELECT pg_terminate_backend({backend}, 20000)"));
-            node.begin(Connection::Election, Transaction::Check(fence));
+            node.begin(Connection::Election, Transaction::Check);
             while node.listens() || node.current.is_some() {
                 match node.held() {
                     Some(_) => node.step(&self.watch),

@@ -124,7 +124,10 @@ impl<B: Backend> Writer<B> {
             addr: None,
             since_ms: WallMs(0),
         };
-        match self.run(Connection::Election, Transaction::Campaign(Campaign { incarnation, holder }))? {
+        match self.run(
+            Connection::Election,
+            Transaction::Campaign(Campaign { mode: orbit_core::cluster::Mode::Single, incarnation, holder }),
+        )? {
             Verdict::Campaign(CampaignVerdict::Won { term, .. }) => Ok(Fence { term, incarnation }),
             other => Err(Failure::new(format!("the database to write without a server is not free: {other:?}"))),
         }

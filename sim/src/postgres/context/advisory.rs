@@ -18,6 +18,19 @@ impl<D: Domain + ?Sized> Context<'_, D> {
         Ok(())
     }
 
+    /// The same, for so many milliseconds at most: that the wait is over is no error. Whether it has it.
+    pub fn advisory_lock_within(&mut self, key: i64, ms: u64, scope: Scope) -> Result<bool, Stop> {
+        if self.running().asked == Some(Tag::Advisory(key)) && !self.holds_advisory(key) {
+            self.running().asked = None;
+            return Ok(false);
+        }
+        let asked = self.advisory_lock(key, false, scope);
+        if let Some(waits) = &mut self.running().waits {
+            waits.caught_after = Some(ms);
+        }
+        asked.map(|()| true)
+    }
+
     /// The same without waiting; whether it has it.
     pub fn try_advisory_lock(&mut self, key: i64, shared: bool, scope: Scope) -> bool {
         let asked = self.state.locks.ask(self.session, Tag::Advisory(key), advisory_mode(shared), scope, false);

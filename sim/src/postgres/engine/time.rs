@@ -75,6 +75,14 @@ impl<D: Domain> Engine<D> {
             }
             Timer::Lock => {
                 self.state.counts.timeouts += 1;
+                if self.waits_of(session).caught_after.is_some() {
+                    let s = self.state.sessions.get_mut(&session).expect("it lives");
+                    s.running.as_mut().expect("it waits").waits = None;
+                    let woken = self.state.locks.leave_line(session);
+                    self.state.runnable.extend(woken);
+                    self.state.runnable.push_back(session);
+                    return;
+                }
                 self.fail(session, SqlError::error(Code::LockNotAvailable));
             }
             Timer::Statement => {

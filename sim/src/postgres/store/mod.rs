@@ -140,6 +140,10 @@ impl Domain for Orbit {
         let Program { statement, work, breath } = program;
         match statement {
             Statement::TakeLock(_) => Ok(Rows::TakeLock(take_lock(cx))),
+            Statement::StandInLine(line) => {
+                let ms = u64::try_from(line.slice.as_millis()).expect("a slice is short");
+                cx.advisory_lock_within(ELECTION_LOCK, ms, Scope::Session).map(|_| Rows::StandInLine(()))
+            }
             Statement::Append(append) => {
                 let work = work.get_or_insert_with(|| Work::Append(append::Work::new(append)));
                 let Work::Append(work) = work else { unreachable!("an append's work is an append's") };

@@ -92,7 +92,7 @@ fn raise_fence(
         let before = cluster.fence;
         let after = Fence { term: before.term.next(), incarnation: statement.incarnation };
         cluster.fence = after;
-        cluster.mode = statement.mode.clone();
+        cluster.mode = statement.mode.as_str().into();
         cluster.holder = Some(statement.holder.clone());
         cx.update(id, Row::Cluster(cluster))?;
         cx.note(Change::FenceRaised { before, after });

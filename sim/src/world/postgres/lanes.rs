@@ -200,6 +200,15 @@ impl World {
         let current = self.lane(pid, key).current.take().expect("a call is under way");
         self.process(pid).calls.under_way.remove(&current.call);
         self.note_reply(pid, &reply, &current.groups);
+        let fence = self.store().fence();
+        let process = self.process(pid);
+        if let Reply::Done(Verdict::Campaign(CampaignVerdict::Won { term, .. })) = &reply
+            && *term == fence.term
+        {
+            // It may have committed on a connection that was given up meanwhile.
+            process.fence = Some(fence);
+        }
+        process.fresh.on_reply(current.call, &reply, process.fence);
         self.start_next(pid, key.0);
         self.give(pid, Input::Store { call: current.call, reply });
     }

@@ -1,0 +1,75 @@
+//! How a server takes part: alone, or as one of several of which one leads (design, section 8).
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// How the servers on one database share the work. The database records it, and servers of another mode are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// One server, without `--cluster`.
+    Single,
+    /// One leads, the others wait.
+    Standby,
+}
+
+impl Mode {
+    /// As `orbit_cluster` has it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Mode::Single => "single",
+            Mode::Standby => "standby",
+        }
+    }
+}
+
+/// What a server is configured to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Alone on its database. Another server's election lock ends its start, and a lost fence ends it.
+    Single,
+    /// One of several. It waits in line for the election lock, and steps down where it leads no more.
+    Standby(Standby),
+}
+
+impl Role {
+    pub fn mode(&self) -> Mode {
+        match self {
+            Role::Single => Mode::Single,
+            Role::Standby(_) => Mode::Standby,
+        }
+    }
+}
+
+/// A server of a standby cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standby {
+    /// A leader serves only while its last good check is younger than this, counted from the sending of the check by its
+    /// own monotonic clock (3 s by default).
+    pub validity: Duration,
+    /// How long one statement waits in line for the election lock (10 s by default, and at most): a statement that waits
+    /// holds the database's vacuum back (protocols, 12).
+    pub slice: Duration,
+    pub on_lost_lease: OnLostLease,
+}
+
+impl Default for Standby {
+    fn default() -> Standby {
+        Standby {
+            validity: Duration::from_secs(3),
+            slice: Duration::from_secs(10),
+            on_lost_lease: OnLostLease::StepDown,
+        }
+    }
+}
+
+/// What a leader does that leads no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnLostLease {
+    /// It drops what is in memory and waits in line again.
+    StepDown,
+    /// It ends with status 1, for a supervisor to start it anew.
+    Exit,
+}

@@ -1,0 +1,293 @@
+//! A server of a standby cluster (design, section 8): it waits in line for the election lock and answers what can be read
+//! from the database; once it leads, it serves only while its last good check is fresh, and steps down in the process.
+//!
+//! What a deposed leader holds in memory is worth nothing: it is dropped whole, and the next reign begins under another
+//! incarnation, so that nothing of an earlier one is taken for its own.
+
+use super::lifecycle::{LOCK_PAUSE, Phase};
+use super::request::Open;
+use super::{Connection, Effect, LogEvent, Node, Purpose, RequestId};
+use crate::api::error::{ApiError, ErrorCode};
+use crate::api::request::Request;
+use crate::api::response::{Leader, Reply, Response};
+use crate::cluster::{OnLostLease, Role, Standby};
+use crate::id::{ExecutionId, Term};
+use crate::mutant::{Mutant, Mutants};
+use crate::node::request::Read;
+use crate::store::outcome::Failure;
+use crate::store::statement::{DefinitionRow, FenceRow, LockState, ReadHistory, ReadSummary, StandInLine};
+use crate::store::transaction::{Transaction, Verdict};
+use crate::time::Mono;
+use rand_chacha::rand_core::Rng;
+use std::time::Duration;
+
+/// What is known of the cluster from outside.
+#[derive(Debug, Default)]
+pub(crate) struct Cluster {
+    /// The fence row, as it was read last.
+    seen: Option<FenceRow>,
+    /// The term and the leader that were told to people.
+    told: Option<(Term, Option<Leader>)>,
+    /// When the sendings left of the last check of the lock, and of the last one of the fence, that went well.
+    held: Mono,
+    unmoved: Mono,
+}
+
+impl<M: Mutants> Node<M> {
+    /// The cluster that this server belongs to, if it is in one.
+    pub(super) fn standby(&self) -> Option<&Standby> {
+        match &self.config.role {
+            Role::Single => None,
+            Role::Standby(standby) => Some(standby),
+        }
+    }
+
+    /// Whether it waits to lead, and reads for others meanwhile.
+    pub(super) fn follows(&self) -> bool {
+        self.standby().is_some() && matches!(self.phase, Phase::Campaigning { .. })
+    }
+
+    /// The name of what it is now, as health shows it.
+    pub(super) fn role_name(&self) -> &'static str {
+        match self.standby() {
+            None => "single",
+            Some(_) if self.fence().is_some() => "leader",
+            Some(_) => "standby",
+        }
+    }
+
+    /// The newest term that it knows of.
+    pub(super) fn known_term(&self) -> Option<Term> {
+        self.fence().map(|fence| fence.term).or(self.cluster.seen.as_ref().map(|row| row.fence.term))
+    }
+
+    /// Who leads, as far as it knows: none where it is in no cluster.
+    pub(super) fn known_leader(&self) -> Option<Leader> {
+        self.standby()?;
+        if self.fence().is_some() {
+            return Some(Leader { node_id: self.config.node_id.clone(), addr: self.config.addr.clone() });
+        }
+        leader_of(self.cluster.seen.as_ref()?)
+    }
+
+    /// Waits in line for the election lock.
+    pub(super) fn stand_in_line(&mut self) {
+        let Some(standby) = self.standby() else { return };
+        let slice = standby.slice;
+        self.send(Connection::Election, Transaction::Line(StandInLine { slice }), Purpose::Line);
+    }
+
+    pub(super) fn on_line(&mut self, sent: Mono, outcome: Result<Verdict, Failure>) {
+        if !self.follows() {
+            return; // stopped meanwhile
+        }
+        match outcome {
+            // That the lock is a backend's that is not this connection's, the campaign finds out, and says.
+            Ok(Verdict::Line(LockState::Mine | LockState::Pooled)) => self.campaign(),
+            Ok(Verdict::Line(LockState::Others)) if sent + LOCK_PAUSE <= self.now.mono => self.stand_in_line(),
+            // It has not waited.
+            Ok(Verdict::Line(LockState::Others)) => self.campaign_later(),
+            Ok(other) => unreachable!("a place in line gives the lock's state, not {other:?}"),
+            Err(_) => self.campaign_later(),
+        }
+    }
+
+    /// The fence row, read by one who follows: who leads, and whether those who wait have waited for long enough.
+    pub(super) fn follow(&mut self, row: FenceRow) {
+        let now = (row.fence.term, leader_of(&row));
+        self.cluster.seen = Some(row);
+        if self.cluster.told.as_ref() != Some(&now) {
+            let (term, leader) = now.clone();
+            self.cluster.told = Some(now);
+            if let Some(leader) = leader {
+                self.log(LogEvent::Following { term, leader: leader.node_id });
+            }
+        }
+        self.read_for_waits();
+    }
+
+    /// Nobody here learns of an end by itself: the rows are read once more.
+    fn read_for_waits(&mut self) {
+        let waiting: Vec<(RequestId, ExecutionId)> =
+            self.waits.iter().flat_map(|(execution, ids)| ids.iter().map(|id| (*id, execution.clone()))).collect();
+        for (id, execution) in waiting {
+            self.send(Connection::Requests, Transaction::Summary(ReadSummary { execution }), Purpose::Read(id));
+        }
+    }
+
+    /// A campaign was won, and this is when it was sent.
+    pub(super) fn begin_reign(&mut self, sent: Mono) {
+        (self.cluster.held, self.cluster.unmoved) = (sent, sent);
+        self.cluster.told = None;
+    }
+
+    /// The election lock was this server's when this check of it was sent.
+    pub(super) fn lock_was_held(&mut self, sent: Mono) {
+        self.cluster.held = self.cluster.held.max(self.counts_from(sent));
+    }
+
+    /// A check counts from its sending, so that a slow answer shortens the validity and never lengthens it.
+    fn counts_from(&self, sent: Mono) -> Mono {
+        if self.mutants.planted(Mutant::ValidityFromReply) { self.now.mono } else { sent }
+    }
+
+    /// The fence was this server's when this check of it was sent.
+    pub(super) fn fence_was_unmoved(&mut self, sent: Mono) {
+        self.cluster.unmoved = self.cluster.unmoved.max(self.counts_from(sent));
+    }
+
+    /// Until when a leader may serve, as far as it has checked.
+    pub(super) fn valid_until(&self) -> Option<Mono> {
+        let standby = self.standby().filter(|_| self.fence().is_some())?;
+        if self.mutants.planted(Mutant::ServesPastValidity) {
+            return None;
+        }
+        Some(self.cluster.held.min(self.cluster.unmoved) + standby.validity)
+    }
+
+    /// A leader whose last good check is too old leads no more: it may have stood still, and another may have begun.
+    pub(super) fn step_down_when_stale(&mut self) {
+        if let Some(until) = self.valid_until()
+            && until <= self.now.mono
+        {
+            let validity = self.standby().map_or(Duration::ZERO, |standby| standby.validity);
+            let since = self.now.mono.since(until) + validity;
+            let what = if self.cluster.held <= self.cluster.unmoved { "election lock" } else { "fence" };
+            let (since, validity) = (since.as_millis(), validity.as_millis());
+            self.step_down(format!(
+                "the last good check of the {what} was {since} ms ago, and counts for {validity} ms"
+            ));
+        }
+    }
+
+    /// Leads no more: everybody who waits is told, what is in memory is dropped, and it waits in line again.
+    pub(super) fn step_down(&mut self, reason: String) {
+        let Some(on_lost_lease) = self.standby().map(|standby| standby.on_lost_lease) else { return };
+        let node_id = self.config.node_id.clone();
+        self.log(LogEvent::LeadershipLost { node_id, reason: reason.clone() });
+        let stopping = matches!(self.phase, Phase::Stopping { .. });
+        self.refuse_all(&format!("this server leads no more: {reason}"));
+        match on_lost_lease {
+            _ if stopping => {
+                self.log(LogEvent::Stopped { clean: false });
+                self.exit(0);
+            }
+            OnLostLease::Exit => self.exit(1),
+            OnLostLease::StepDown => {
+                self.forget();
+                self.campaign();
+            }
+        }
+    }
+
+    /// Drops everything but what it is, what it has counted and what time it is, as a restart of the process would.
+    fn forget(&mut self) {
+        let mut entropy = [0; 32];
+        self.rng.fill_bytes(&mut entropy);
+        let fresh = Node::with_mutants(self.config.clone(), entropy, self.now, self.mutants.clone());
+        let mut before = std::mem::replace(self, fresh);
+        before.calls.forget();
+        self.schemas = before.schemas;
+        self.calls = before.calls;
+        self.effects = before.effects;
+        self.counters = before.counters;
+        self.clock = before.clock;
+        self.troubles = before.troubles;
+        self.cluster.seen = before.cluster.seen;
+    }
+
+    /// What a standby does with a request: what only reads is read from the database, the rest is the leader's.
+    pub(super) fn on_standby_request(&mut self, id: RequestId, request: Request) {
+        match request {
+            Request::ListExecutions(list) => self.list(id, list),
+            Request::GetExecution(execution) => self.get_execution(id, execution),
+            Request::GetHistory { execution, run, after, limit, max_bytes } => {
+                let read = ReadHistory { execution: execution.clone(), run, after, limit, max_bytes };
+                self.read(id, Read::History(execution), Transaction::History(read));
+            }
+            Request::Wait { execution, timeout } => self.wait(id, execution, timeout),
+            Request::ListWorkers => self.read(id, Read::Workers, Transaction::Workers),
+            Request::ListWorkflows => self.read(id, Read::Workflows(None), Transaction::Definitions),
+            Request::GetWorkflow { name, version } => {
+                self.read(id, Read::Workflows(Some((name, version))), Transaction::Definitions);
+            }
+            Request::Query { execution, name } => {
+                self.read(id, Read::Query { execution, name }, Transaction::Definitions);
+            }
+            _ => {
+                let error = self.not_leader();
+                self.answer(id, error);
+            }
+        }
+    }
+
+    /// What is said to whoever wants something that only the leader does.
+    pub(super) fn not_leader(&self) -> ApiError {
+        match self.known_leader() {
+            Some(Leader { node_id, addr }) => {
+                let at = addr.as_ref().map(|addr| format!(" at {addr}")).unwrap_or_default();
+                let message = format!("this server is a standby; the leader is `{}`{at}", node_id.as_str());
+                let error = ApiError::new(ErrorCode::NotLeader, message).with("leader_node", node_id.as_str());
+                match addr {
+                    Some(addr) => error.with("leader_addr", addr),
+                    None => error,
+                }
+            }
+            None => ApiError::new(ErrorCode::NotLeader, "this server is a standby, and no server leads just now"),
+        }
+    }
+
+    /// The definitions as the database has them now, in place of those that were known.
+    pub(super) fn know_definitions(&mut self, rows: Vec<DefinitionRow>) {
+        self.catalog = super::catalog::Catalog::default();
+        self.learn_definitions(rows);
+    }
+
+    /// Answers everybody who waits: of what is on its way, that it may have taken effect.
+    pub(super) fn refuse_all(&mut self, why: &str) {
+        let fenced = |in_doubt: bool| match in_doubt {
+            true => {
+                ApiError::new(ErrorCode::OutcomeUnknown, format!("{why}; the request may have taken effect before"))
+            }
+            false => ApiError::new(ErrorCode::Fenced, why.to_owned()),
+        };
+        let open: Vec<RequestId> = self.requests.keys().copied().collect();
+        for id in open {
+            let error = match self.requests.get(&id).map(|open| &open.kind) {
+                // An append that is under way may have been written before the fence moved.
+                Some(Open::Write(_) | Open::Report { .. }) => fenced(self.committing),
+                Some(Open::Deploy) => fenced(true),
+                Some(Open::Wait(_) | Open::Read(_)) | None => fenced(false),
+            };
+            self.respond(id, error);
+        }
+        for poll in self.polls.all() {
+            let brought = self.polls.close(poll).is_some_and(|poll| poll.outcomes.iter().any(Option::is_none));
+            self.answer(poll, fenced(brought && self.committing));
+        }
+    }
+
+    pub(super) fn exit(&mut self, status: u8) {
+        self.phase = Phase::Exited;
+        self.effects.push_back(Effect::Exit { status });
+    }
+
+    /// The answer to a read of definitions.
+    pub(super) fn shown_workflows(
+        &self,
+        which: Option<&(crate::id::WorkflowName, Option<crate::id::Version>)>,
+    ) -> Response {
+        match which {
+            None => {
+                let workflows = self.catalog.items();
+                Response::ok(Reply::Workflows(crate::api::response::Workflows { workflows }))
+            }
+            Some((name, version)) => self.workflow(name, version.as_ref()),
+        }
+    }
+}
+
+/// The leader that the fence row names.
+fn leader_of(row: &FenceRow) -> Option<Leader> {
+    row.holder.as_ref().map(|holder| Leader { node_id: holder.node_id.clone(), addr: holder.addr.clone() })
+}
