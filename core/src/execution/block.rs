@@ -295,7 +295,8 @@ impl<'a> Block<'a> {
                 StepKind::Compute(template) => self.render_with(template, local).map(|output| succeeded(&item, output)),
                 StepKind::Await(wait) => match self.begin_to_await(wait, &item, decided) {
                     Some(event) => Ok(event),
-                    None => continue,
+                    // All of them await the same.
+                    None => break,
                 },
                 other => unreachable!("checked when the definition was read: no item does {other:?}"),
             };

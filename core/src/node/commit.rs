@@ -63,7 +63,7 @@ impl<M: Mutants> Node<M> {
                 self.slots.insert(execution, slot);
                 continue;
             }
-            if matches!(slot.body, Body::Unread) && !self.starts_unread(&slot) {
+            if matches!(slot.body, Body::Unread) && !self.starts_unread(&execution, &slot) {
                 slot.body = Body::Loading;
                 self.slots.insert(execution.clone(), slot);
                 self.to_load.insert(execution);
@@ -129,8 +129,13 @@ impl<M: Mutants> Node<M> {
 
     /// Whether what an execution that nobody has looked for has to do begins with a start that may be tried. Whatever
     /// else is asked about it, and what is refused, depends on whether there is one.
-    fn starts_unread(&self, slot: &Slot) -> bool {
-        matches!(slot.queue.front(), Some(Work::Start { misfit: None, .. })) && !self.is_full()
+    ///
+    /// Nor is it tried where children of it are in memory: then it is there, and what it would start first are they.
+    fn starts_unread(&self, execution: &ExecutionId, slot: &Slot) -> bool {
+        let children = format!("{execution}~");
+        let from = self.slots.range(ExecutionId::new(children.as_str())..);
+        let has_children = from.take(1).any(|(id, _)| id.as_str().starts_with(&children));
+        matches!(slot.queue.front(), Some(Work::Start { misfit: None, .. })) && !self.is_full() && !has_children
     }
 
     /// Whether no more executions may be started.
@@ -376,11 +381,16 @@ impl<M: Mutants> Node<M> {
         }
     }
 
-    /// A child was not started. Whoever asks about it meanwhile is told what there is.
+    /// A child was not started. Whoever asks about it meanwhile is told what there is: its parent may have started it long
+    /// ago, where a start of the parent was repeated.
     fn forget_unborn(&mut self, child: ExecutionId) {
+        let now = self.cluster_now();
         let slot = self.slots.get_mut(&child).expect("an execution in flight stays in memory");
         if slot.queue.is_empty() {
+            assert!(slot.timer.is_none() && slot.idle.is_none(), "nothing was known of it");
             self.slots.remove(&child);
+            // A look for what is due may have passed it by, taking it for one in memory.
+            self.due.expect(Some(now));
         } else {
             slot.body = Body::Loading;
             self.to_load.insert(child);

@@ -103,6 +103,37 @@ fn a_child_that_fails_is_started_again_as_another_one_and_at_last_its_error_is_t
 }
 
 #[test]
+fn a_start_that_is_repeated_while_the_parent_is_out_of_memory_leaves_its_child_alone() {
+    let mut bench = family(json!({"workflow": "Nap"}));
+    bench.deploy(json!({"name": "Nap", "version": "1", "steps": [{"id": "nap", "sleep": "1s"}]}));
+    bench.start("Parent", "p", json!({"n": 1}));
+    // The parent waits for its child alone, and has left; the child stays for its second.
+    let again = bench.send_start("Parent", "p", json!({"n": 1}));
+    assert_eq!(bench.answer(again).status, 200);
+    bench.pass(Duration::from_secs(2));
+    assert_eq!(bench.status("p~run"), "completed");
+    let session = bench.register("w");
+    bench.work(session, gives);
+    assert_eq!(bench.status("p"), "completed");
+}
+
+#[test]
+fn a_child_whose_time_comes_while_a_start_of_its_parent_is_repeated_is_not_passed_by() {
+    let mut bench = family(json!({"workflow": "Nap"}));
+    bench.deploy(json!({"name": "Nap", "version": "1", "steps": [{"id": "nap", "sleep": "1h"}]}));
+    bench.start("Parent", "p", json!({"n": 1}));
+    bench.pass(Duration::from_millis(3_599_500));
+    bench.hold = true;
+    let again = bench.send_start("Parent", "p", json!({"n": 1}));
+    assert_eq!(bench.held.len(), 1, "the start is tried, since nothing of it is in memory");
+    bench.pass(Duration::from_secs(1));
+    bench.release();
+    assert_eq!(bench.answer(again).status, 200);
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.status("p~run"), "completed");
+}
+
+#[test]
 fn a_child_of_a_parent_that_is_set_aside_goes_on_and_its_end_waits_for_the_parent() {
     let mut bench = family(child());
     bench.start("Parent", "p", json!({"n": 1}));

@@ -256,6 +256,7 @@ impl World {
 
     /// A client hears of its request.
     pub(super) fn client_hears(&mut self, index: usize, id: RequestId, heard: Heard) {
+        let helps = self.is_helper(index);
         let Some(doing) = self.clients[index].doing.as_mut().filter(|d| d.exchange == Some(id)) else { return };
         doing.exchange = None;
         let again = match &heard {
@@ -279,6 +280,12 @@ impl World {
             // Nothing that waits will be taken any more, and nothing else is let in.
             self.stuck.insert(execution.clone());
         }
+        let rejected = matches!(&heard, Heard::Response(response) if matches!(&response.reply, Reply::Error(error)
+            if error.code == ErrorCode::UpdateRejected));
+        if let (true, true, Some(execution)) = (rejected, helps, named(&doing.request)) {
+            // Every update takes what the helper sends, unless its answer is too large; that of the next one is, too.
+            self.stuck.insert(execution.clone());
+        }
         let again = again && !full && !once;
         let enough = doing.tries >= TRIES && !(doing.must && self.healed);
         if let (Request::Deploy { document, .. }, Heard::Response(response)) = (&doing.request, &heard)
@@ -290,7 +297,7 @@ impl World {
         if !again || enough {
             self.clients[index].doing = None;
         }
-        let hastes = self.is_helper(index) || self.clients[index].talks_to.is_some();
+        let hastes = helps || self.clients[index].talks_to.is_some();
         let think = if hastes { [1, 20] } else { self.plan.think_ms };
         let wait = self.dice.clients.between(if again { [20, 400] } else { think });
         self.at(self.now.plus_ms(wait), Event::Client(index));
