@@ -1,7 +1,7 @@
 //! The batch: one committer, no timer. While one append is under way, what other executions decide gathers for the
 //! next (design, section 6).
 
-use super::draft::{Draft, Handover, Part};
+use super::draft::{Draft, Handover, Leaves, Part};
 use super::slot::{Body, Slot, Work};
 use super::{Connection, LogEvent, Node, Purpose, storage_error};
 use crate::api::response::{Accepted, Reply, Response, ResultOutcome};
@@ -248,9 +248,9 @@ impl<M: Mutants> Node<M> {
         for contract in draft.queued_contracts() {
             self.claims.queued(contract);
         }
-        let resident = draft.resident.clone().expect("a written group has a state");
+        let resident = draft.resident.take().expect("a written group has a state");
         let ended = resident.state.has_ended();
-        if let (true, Wake::At(at)) = (draft.leaves, resident.wake) {
+        if let (true, Wake::At(at)) = (draft.leaves != Leaves::No, resident.wake) {
             self.due.expect(Some(at));
         }
         let slot = self.slots.get_mut(&execution).expect("an execution in flight stays in memory");
@@ -448,21 +448,26 @@ impl<M: Mutants> Node<M> {
     }
 
     /// After its group (or where it needed none): an execution leaves memory, goes on, or waits.
-    fn settle_down(&mut self, execution: &ExecutionId, leaves: bool) {
-        let Some(slot) = self.slots.get_mut(execution) else { return };
-        if !slot.queue.is_empty() {
+    fn settle_down(&mut self, execution: &ExecutionId, leaves: Leaves) {
+        let Some(slot) = self.slots.get(execution) else { return };
+        let goes_on = !slot.queue.is_empty();
+        if goes_on {
             self.ready.push_back(execution.clone());
         } else {
             let gone = match &slot.body {
                 Body::Unread | Body::Absent => true,
-                Body::Resident(resident) => leaves || resident.state.has_ended(),
+                Body::Resident(resident) => resident.state.has_ended(),
                 Body::Loading | Body::Broken(_) => false,
             };
-            if gone {
+            if gone || leaves == Leaves::AtOnce {
                 return self.leave_memory(execution);
             }
         }
         self.set_timer(execution);
+        if leaves == Leaves::Rested && !goes_on {
+            let slot = self.slots.get_mut(execution).expect("it stays");
+            self.idle.rest(execution, slot, self.now.mono);
+        }
     }
 
     fn count_and_log(&mut self, execution: &ExecutionId, draft: &Draft) {

@@ -13,15 +13,15 @@ use crate::execution::event::{Event, Recorded};
 use crate::execution::{Command, Refusal, State, UnitStatus, admit, next_run, next_wake};
 use crate::id::{Epoch, ExecutionId, Run, Seq, SessionId, TaskId, Token, UnitKey};
 use crate::mutant::{Mutant, Mutants};
-use crate::store::append::{Expect, Member, OwnerChange, StoredEvent, TaskChange, TaskRow, TaskState, Wake};
+use crate::store::append::{Expect, Member, OwnerChange, Status, StoredEvent, TaskChange, TaskRow, TaskState, Wake};
 use crate::store::statement::ClaimedTask;
 use crate::time::ClusterMs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An execution that has nothing to do for longer than this leaves memory at once; for less it stays.
-const PARK_AFTER: Duration = Duration::from_secs(2);
+/// An execution that has nothing to do for longer than this leaves memory soon; for less it stays.
+pub(super) const PARK_AFTER: Duration = Duration::from_secs(2);
 /// At most so many works of one execution go into one group, so that one busy execution does not delay the others.
 const MAX_WORKS: usize = 256;
 
@@ -47,7 +47,7 @@ pub(crate) struct Draft {
     /// What it was made of, to be done again if it is not written.
     pub works: Vec<Work>,
     /// Whether the execution leaves memory once it is written.
-    pub leaves: bool,
+    pub leaves: Leaves,
     /// Whether it may record the end of a child: together with what its parent records.
     may_end: bool,
     /// Its end is decided, and was not recorded.
@@ -60,12 +60,46 @@ pub(crate) struct Draft {
     pub children: Vec<Part>,
 }
 
+/// Whether an execution leaves memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaves {
+    /// Its row does not say when it wants to come back.
+    No,
+    /// After a while in which nothing happens to it.
+    Rested,
+    /// Memory is wanted for others.
+    AtOnce,
+}
+
+/// What is committed of an execution, as far as its next group has to know.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Before {
+    run: Run,
+    last: Seq,
+    epoch: Epoch,
+    status: Status,
+    ended: bool,
+}
+
+impl Before {
+    fn of(resident: &Resident) -> Before {
+        let state = &resident.state;
+        Before {
+            run: state.identity.run,
+            last: state.last,
+            epoch: resident.epoch,
+            status: state.status(),
+            ended: state.has_ended(),
+        }
+    }
+}
+
 /// What one execution has in a group, before it is finished.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub execution: ExecutionId,
-    /// The committed state.
-    pub before: Option<Resident>,
+    /// What is committed of it, where there is such an execution.
+    pub before: Option<Before>,
     pub draft: Draft,
     pub parks: bool,
 }
@@ -94,7 +128,7 @@ impl Draft {
             dispatches: Vec::new(),
             released: Vec::new(),
             works: Vec::new(),
-            leaves: false,
+            leaves: Leaves::No,
             may_end: true,
             held: false,
             unfinished: false,
@@ -194,9 +228,9 @@ impl<M: Mutants> Node<M> {
     pub(super) fn part(&mut self, execution: &ExecutionId, slot: &mut Slot, ends: bool) -> Part {
         let now = self.cluster_now();
         let rules = self.rules();
-        let before = slot.resident().cloned();
-        let mut draft = Draft::new(before.clone());
-        draft.may_end = ends || slot.orphan || before.as_ref().is_none_or(|before| before.state.parent.is_none());
+        let before = slot.resident().map(Before::of);
+        let mut draft = Draft::new(slot.resident().cloned());
+        draft.may_end = ends || slot.orphan || slot.resident().is_none_or(|before| before.state.parent.is_none());
         if draft.resident.is_some() {
             self.bound_history(&mut draft, now);
             draft.decide(now, &rules);
@@ -415,22 +449,26 @@ impl<M: Mutants> Node<M> {
     /// Hands scheduled attempts to waiting polls, queues the rest, and says what becomes of the owner row.
     pub(super) fn finish(&mut self, part: &mut Part, now: ClusterMs) -> Option<Member> {
         let Part { execution, before, draft, parks } = part;
-        let (before, parks) = (before.as_ref(), *parks);
+        let (before, parks) = (*before, *parks);
         draft.resident.as_ref()?;
         self.hand_over(execution, draft, now);
         let (held, unfinished, first_run) = (draft.held, draft.unfinished, draft.run_of(0));
         let resident = draft.resident.as_mut().expect("looked up above");
         draft.tasks = change_tasks(resident, &draft.requeue);
         let owner = match (before, resident.state.has_ended()) {
-            (Some(before), true) if before.state.has_ended() => OwnerChange::Keep,
+            (Some(Before { ended: true, .. }), true) => OwnerChange::Keep,
             (_, true) => OwnerChange::End,
             (_, false) => {
                 let (wake, leaves) = match held || unfinished {
-                    true => (Wake::Hot, false),
+                    true => (Wake::Hot, Leaves::No),
                     false => wake_of(resident, parks, now),
                 };
                 draft.leaves = leaves;
-                let wake = if leaves && self.mutants.planted(Mutant::WakeForgotten) { Wake::Never } else { wake };
+                let wake = if leaves != Leaves::No && self.mutants.planted(Mutant::WakeForgotten) {
+                    Wake::Never
+                } else {
+                    wake
+                };
                 let was = resident.wake;
                 resident.wake = wake;
                 if was == wake { OwnerChange::Keep } else { OwnerChange::Wake(wake) }
@@ -442,18 +480,12 @@ impl<M: Mutants> Node<M> {
         }
         let state = &resident.state;
         let summary = match before {
-            Some(before)
-                if before.state.status() == state.status() && before.state.identity.run == state.identity.run =>
-            {
-                None
-            }
+            Some(before) if before.status == state.status() && before.run == state.identity.run => None,
             _ => Some(state.summary()),
         };
         let expect = match before {
             None => Expect::New { run: first_run, root: state.root().clone() },
-            Some(before) => {
-                Expect::After { run: before.state.identity.run, last: before.state.last, epoch: before.epoch }
-            }
+            Some(Before { run, last, epoch, .. }) => Expect::After { run, last, epoch },
         };
         let store = |(at, e): (usize, &Recorded)| StoredEvent {
             run: draft.run_of(at),
@@ -540,16 +572,17 @@ fn change_tasks(resident: &mut Resident, requeue: &BTreeSet<TaskId>) -> Vec<Task
 }
 
 /// What the owner row says of the next wake, and whether the execution leaves memory.
-fn wake_of(resident: &Resident, parks: bool, now: ClusterMs) -> (Wake, bool) {
+fn wake_of(resident: &Resident, parks: bool, now: ClusterMs) -> (Wake, Leaves) {
     let state = &resident.state;
     let queued = state.scheduled().next().is_some();
     if resident.stays() || (queued && !parks) {
-        return (Wake::Hot, false);
+        return (Wake::Hot, Leaves::No);
     }
+    let leaves = if parks { Leaves::AtOnce } else { Leaves::Rested };
     match next_wake(&resident.definition, state) {
-        Some(at) if at > now + PARK_AFTER || parks => (Wake::At(at), true),
-        Some(_) => (Wake::Hot, false),
-        None => (Wake::Never, true),
+        Some(at) if at > now + PARK_AFTER || parks => (Wake::At(at), leaves),
+        Some(_) => (Wake::Hot, Leaves::No),
+        None => (Wake::Never, leaves),
     }
 }
 

@@ -106,6 +106,7 @@ impl<M: Mutants> Node<M> {
     fn put_back(&mut self, part: Part) {
         let Part { execution, mut draft, .. } = part;
         let slot = self.slots.get_mut(&execution).expect("it was put there just now");
+        self.idle.remove(&execution, slot);
         slot.queue.push_front(Work::Wake);
         for work in std::mem::take(&mut draft.works).into_iter().rev() {
             slot.queue.push_front(work);
@@ -202,7 +203,7 @@ impl<M: Mutants> Node<M> {
     /// What follows for a family once a draft is written, or needed nothing to be: a parent is told that its child has come
     /// to its end, children are told to end, and what could not all go into one group goes on.
     pub(super) fn tell_family(&mut self, execution: &ExecutionId, draft: &Draft) {
-        let Some(resident) = draft.resident.as_ref() else { return };
+        let Some(resident) = self.slots.get(execution).and_then(Slot::resident) else { return };
         let parent = resident.state.parent.as_ref().map(|parent| parent.execution_id.clone());
         let ends: Vec<(ExecutionId, bool)> = draft
             .events

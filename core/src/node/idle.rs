@@ -2,6 +2,7 @@
 
 use super::slot::Slot;
 use crate::id::ExecutionId;
+use crate::time::Mono;
 use std::collections::BTreeSet;
 
 /// See the module's documentation.
@@ -11,6 +12,8 @@ pub(crate) struct Idle {
     /// About how many bytes of memory they take.
     bytes: u64,
     touches: u64,
+    /// Those whose rows say when they want to come back, each with the time since when nothing happens to it.
+    resting: BTreeSet<(Mono, ExecutionId)>,
 }
 
 impl Idle {
@@ -29,6 +32,22 @@ impl Idle {
             self.order.remove(&(at, execution.clone()));
             self.bytes -= slot.bytes;
         }
+        if let Some(since) = slot.rests.take() {
+            self.resting.remove(&(since, execution.clone()));
+        }
+    }
+
+    /// Nothing happens to an execution for now, and its row says when it wants to come back: it leaves after a while,
+    /// unless something happens to it. One that signals reach again and again is not read again for each of them.
+    pub fn rest(&mut self, execution: &ExecutionId, slot: &mut Slot, now: Mono) {
+        assert!(slot.queue.is_empty() && !slot.in_flight, "an execution that has something to do does not rest");
+        slot.rests = Some(now);
+        self.resting.insert((now, execution.clone()));
+    }
+
+    /// The one that rests longest, and since when.
+    pub fn resting(&self) -> Option<(Mono, &ExecutionId)> {
+        self.resting.first().map(|(since, execution)| (*since, execution))
     }
 
     /// The one that is to leave first, where there are more or larger ones than that.

@@ -1,5 +1,6 @@
 //! How executions come into memory and leave it. One that waits for a timer costs a row (design, section 6).
 
+use super::draft::PARK_AFTER;
 use super::slot::{Body, Resident, Work};
 use super::{Connection, LogEvent, Node, Purpose, storage_error};
 use crate::api::response::{Accepted, ResultOutcome};
@@ -11,8 +12,9 @@ use crate::store::append::Wake;
 use crate::store::outcome::{Failure, FailureKind};
 use crate::store::statement::{LoadedExecution, ReadDue, ReadHistories};
 use crate::store::transaction::{Transaction, Verdict};
-use crate::time::ClusterMs;
+use crate::time::{ClusterMs, Mono};
 use crate::worker::attempt::{Holder, Orphaned};
+use std::time::Duration;
 
 /// At most so many histories in one read.
 const LOAD_BATCH: usize = 200;
@@ -20,6 +22,10 @@ const LOAD_BATCH: usize = 200;
 const DUE_PAGE: u32 = 500;
 /// No scan while so many executions wait to be written.
 const DUE_BACKLOG: usize = 2_000;
+/// An execution that waits for longer than [`super::draft::PARK_AFTER`] stays in memory for so long after something
+/// happened to it. It is shorter than that: who is to come back by its row has left before its time.
+const REST: Duration = Duration::from_secs(1);
+const _: () = assert!(REST.as_millis() < PARK_AFTER.as_millis());
 /// The id of no execution: children's ids have something before their `~`.
 const NOBODY: &str = "~";
 /// How often a history is read in vain, while the database can be read, before it is set aside.
@@ -304,8 +310,20 @@ impl<M: Mutants> Node<M> {
         }
     }
 
-    /// Past the bound of what stays in memory, those that were idle longest leave.
+    /// When the next execution has rested long enough.
+    pub(super) fn next_rested(&self) -> Option<Mono> {
+        let (since, _) = self.idle.resting().filter(|_| self.is_serving() && self.resume.is_none())?;
+        Some(since + REST)
+    }
+
+    /// Those that have rested long enough leave; past the bound of what stays in memory, those that were idle longest do.
     pub(super) fn evict(&mut self) {
+        while self.next_rested().is_some_and(|at| at <= self.now.mono)
+            && let Some((_, execution)) = self.idle.resting()
+        {
+            let execution = execution.clone();
+            self.leave_memory(&execution);
+        }
         let limits = self.config.limits;
         while let Some(execution) = self.idle.beyond(limits.max_resident_executions, limits.max_resident_bytes) {
             let execution = execution.clone();

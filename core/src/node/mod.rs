@@ -94,6 +94,8 @@ pub enum Timer {
     Execution,
     /// An execution out of memory wants to be loaded.
     Due,
+    /// Nothing has happened to an execution for a while: it leaves memory.
+    Rested,
     /// Claims that came to light late are looked for.
     Strays,
     /// A worker session falls silent.
@@ -315,6 +317,7 @@ impl<M: Mutants> Node<M> {
             (self.valid_until(), Timer::Validity),
             (in_cluster_time(self.timers.first().map(|(at, _)| *at)), Timer::Execution),
             (in_cluster_time(self.due_at()), Timer::Due),
+            (self.next_rested(), Timer::Rested),
             (self.next_sweep(), Timer::Strays),
             (self.sessions.next_silence(), Timer::Session),
             (self.attempts.next_given_up(), Timer::Orphan),

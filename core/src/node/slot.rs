@@ -10,7 +10,7 @@ use crate::node::RequestId;
 use crate::node::ask::Ask;
 use crate::store::append::{TaskState, Wake};
 use crate::store::statement::ClaimedTask;
-use crate::time::ClusterMs;
+use crate::time::{ClusterMs, Mono};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -32,6 +32,8 @@ pub(crate) struct Slot {
     pub timer: Option<ClusterMs>,
     /// Its entry among the idle ones.
     pub idle: Option<u64>,
+    /// Its entry among those that rest.
+    pub rests: Option<Mono>,
 }
 
 /// What is known of an execution.
@@ -143,6 +145,7 @@ impl Slot {
             orphan: false,
             timer: None,
             idle: None,
+            rests: None,
         }
     }
 

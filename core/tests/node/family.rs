@@ -289,6 +289,7 @@ fn an_execution_that_waits_for_its_children_costs_a_row() {
     let mut bench = family(json!({"workflow": "Sleepy"}));
     bench.deploy(json!({"name": "Sleepy", "version": "1", "steps": [{"id": "nap", "sleep": "1h"}]}));
     bench.start("Parent", "p", json!({"n": 1}));
+    bench.pass(Duration::from_secs(1));
     let resident = |bench: &mut Bench| match bench.ask(Request::Metrics).reply {
         Reply::Metrics(metrics) => metrics.resident_executions,
         other => panic!("{other:?}"),

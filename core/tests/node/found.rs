@@ -180,6 +180,7 @@ fn a_wait_whose_time_is_over_before_its_row_is_read_is_answered_once() {
     let mut bench = Bench::new();
     bench.deploy(json!({"name": "Nap", "version": "1", "steps": [{"id": "nap", "sleep": "1h"}]}));
     bench.start("Nap", "e", json!({}));
+    bench.pass(Duration::from_secs(1));
     bench.hold_all = true;
     let wait = bench.send(Request::Wait { execution: "e".into(), timeout: Duration::from_millis(10) });
     bench.pass(Duration::from_millis(20));

@@ -29,6 +29,7 @@ fn a_sleeping_execution_costs_a_row_and_wakes_on_time() {
     for n in 0..1200 {
         bench.start("Nap", &format!("e{n}"), json!(null));
     }
+    bench.pass(Duration::from_secs(1));
     assert_eq!(resident(&mut bench), 0);
     bench.pass(Duration::from_secs(3590));
     assert_eq!(bench.status("e7"), "running");
@@ -37,6 +38,69 @@ fn a_sleeping_execution_costs_a_row_and_wakes_on_time() {
         assert_eq!(bench.status(&format!("e{n}")), "completed");
     }
     assert_eq!(bench.counters().executions_completed, 1200);
+    assert_eq!(resident(&mut bench), 0);
+}
+
+/// Waits for one signal after the other, with a long time-out or none.
+fn deploy_listener(bench: &mut Bench, wait: serde_json::Value) {
+    let mut wait = wait;
+    wait["await"] = json!("go");
+    bench.deploy(json!({
+        "name": "Listener", "version": "1", "signals": {"go": {}},
+        "steps": [{"id": "each", "for": "${ range(20) | list }", "parallel": 1, "do": wait}],
+    }));
+    bench.start("Listener", "l", json!(null));
+}
+
+#[test]
+fn an_execution_that_signals_reach_again_and_again_is_read_once() {
+    for wait in [json!({}), json!({"timeout": "1h"})] {
+        let mut bench = Bench::new();
+        deploy_listener(&mut bench, wait);
+        bench.pass(Duration::from_secs(5));
+        assert_eq!((resident(&mut bench), bench.counters().executions_parked), (0, 1));
+        for n in 0..10 {
+            assert_eq!(bench.signal("l", "go", json!(n), None).status, 200);
+            assert_eq!(resident(&mut bench), 1);
+            bench.pass(Duration::from_millis(900));
+        }
+        assert_eq!(bench.counters().executions_loaded, 1);
+        bench.pass(Duration::from_millis(100));
+        assert_eq!((resident(&mut bench), bench.counters().executions_parked), (0, 2));
+        // Its row says all: another server goes on with it.
+        bench.restart();
+        (10..20).for_each(|n| assert_eq!(bench.signal("l", "go", json!(n), None).status, 200));
+        assert_eq!(bench.status("l"), "completed");
+    }
+}
+
+#[test]
+fn where_memory_is_wanted_executions_do_not_rest_in_it() {
+    let mut bench = Bench::with(|config| config.limits.max_resident_executions = 5);
+    deploy_nap(&mut bench);
+    for n in 0..20 {
+        bench.start("Nap", &format!("e{n}"), json!(null));
+        assert!(resident(&mut bench) <= 5);
+    }
+    bench.pass(Duration::from_secs(3605));
+    assert_eq!(bench.counters().executions_completed, 20);
+}
+
+#[test]
+fn an_execution_that_has_rested_while_nothing_is_written_after_a_failure_wakes_nobody_and_leaves_later() {
+    let mut bench = Bench::new();
+    deploy_listener(&mut bench, json!({}));
+    deploy_nap(&mut bench);
+    bench.start("Nap", "e", json!(null));
+    bench.pass(Duration::from_millis(980));
+    bench.failing.insert("append", 1);
+    assert_eq!(code(&bench.signal("l", "go", json!(1), None)), "STORAGE_ERROR");
+    bench.pass(Duration::from_millis(30));
+    assert_eq!(resident(&mut bench), 2);
+    bench.pass(Duration::from_millis(50));
+    assert_eq!(resident(&mut bench), 1);
+    assert_eq!(bench.signal("l", "go", json!(2), None).status, 200);
+    bench.pass(Duration::from_secs(2));
     assert_eq!(resident(&mut bench), 0);
 }
 
@@ -129,6 +193,7 @@ fn a_retry_waits_its_time_and_survives_a_restart() {
     let outcome = orbit_core::api::request::TaskOutcome::Failed(error);
     let results = vec![orbit_core::api::request::TaskResult { token: task.token.clone(), outcome }];
     bench.ask(Bench::poll_request(session, Some(vec![]), results));
+    bench.pass(Duration::from_secs(1));
     assert_eq!(resident(&mut bench), 0, "it waits for ten minutes in its row");
     bench.restart();
     bench.pass(Duration::from_secs(610));

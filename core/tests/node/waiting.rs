@@ -47,6 +47,7 @@ fn a_step_says_what_it_waits_for_from_its_queue_to_its_retry() {
     let results = vec![TaskResult { token: task.token, outcome: failed }];
     let poll = bench.send(Bench::poll_request(session, Some(vec![]), results));
     bench.polled(poll);
+    bench.pass(Duration::from_secs(1));
     // It is out of memory now: what it waits for is read from its history.
     let waiting = view(&mut bench, "e").waiting;
     let Reason::Retry { attempt, .. } = &waiting[0].reason else { panic!("it waits for a retry: {waiting:?}") };
@@ -60,6 +61,7 @@ fn an_execution_out_of_memory_says_until_when_it_sleeps_and_one_that_has_ended_w
     let mut bench = Bench::new();
     bench.deploy(json!({"name": "W", "version": "1", "steps": [{"id": "nap", "sleep": "1h"}]}));
     bench.start("W", "e", json!(null));
+    bench.pass(Duration::from_secs(1));
     assert_eq!(reasons(&mut bench, "e"), ["sleep"]);
     bench.pass(Duration::from_secs(3601));
     let ended = view(&mut bench, "e");
