@@ -91,6 +91,11 @@ impl Process {
 
     /// SIGKILL, and waits for the end.
     pub fn kill(mut self) {
+        self.kill_now();
+    }
+
+    /// The same, of a process that another one is put in the place of.
+    pub fn kill_now(&mut self) {
         self.child.kill().expect("a child can be killed");
         self.child.wait().expect("a child can be waited for");
     }
