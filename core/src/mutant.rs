@@ -67,6 +67,12 @@ pub enum Mutant {
     SignalTakenTwice,
     /// A signal for an execution that is not in memory brings it back, and is forgotten.
     SignalForgottenWhileLoading,
+    /// Of what a run leaves to the next one, the newest signal is lost.
+    SignalLostBetweenRuns,
+    /// A signal that a run leaves comes twice in the next one.
+    SignalCarriedTwice,
+    /// The next run knows nothing of the keys of those who sent to the ones before.
+    KeysForgottenBetweenRuns,
     /// A child's result is recorded a second time.
     ChildResultTwice,
     /// A parent records its child's result in one group, and the child its end in the next.
@@ -83,7 +89,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them, in the order of the enum.
-    pub const ALL: [Mutant; 26] = [
+    pub const ALL: [Mutant; 29] = [
         Mutant::ResponseBeforeCommit,
         Mutant::MemoryBeforeCommit,
         Mutant::RedeliveryUnflagged,
@@ -104,6 +110,9 @@ impl Mutant {
         Mutant::UpdateBeforeCommit,
         Mutant::SignalTakenTwice,
         Mutant::SignalForgottenWhileLoading,
+        Mutant::SignalLostBetweenRuns,
+        Mutant::SignalCarriedTwice,
+        Mutant::KeysForgottenBetweenRuns,
         Mutant::ChildResultTwice,
         Mutant::ChildEndsApart,
         Mutant::ChildOutlivesParent,

@@ -10,7 +10,7 @@ use crate::api::request::{Contract, Start, TaskOutcome};
 use crate::api::response::{Accepted, Reply, Response, ResultOutcome, Started};
 use crate::definition::Definition;
 use crate::execution::event::{Event, Recorded};
-use crate::execution::{Command, Refusal, State, UnitStatus, admit, next_run, next_wake};
+use crate::execution::{Command, Refusal, State, UnitStatus, admit, next_wake};
 use crate::id::{Epoch, ExecutionId, Run, Seq, SessionId, TaskId, Token, UnitKey};
 use crate::mutant::{Mutant, Mutants};
 use crate::store::append::{Expect, Member, OwnerChange, Status, StoredEvent, TaskChange, TaskRow, TaskState, Wake};
@@ -198,19 +198,19 @@ impl Draft {
                     }
                 }
             }
-            if self.rolls_over(now) {
+            if self.rolls_over(now, rules) {
                 return;
             }
         }
     }
 
     /// After an event that continues as new: the next run begins, in the same group, and goes on in another.
-    fn rolls_over(&mut self, now: ClusterMs) -> bool {
+    fn rolls_over(&mut self, now: ClusterMs, rules: &Rules) -> bool {
         let Some(Event::WorkflowContinuedAsNew { input, next_run: run }) = self.events.last().map(|e| &e.event) else {
             return false;
         };
         let resident = self.resident.as_mut().expect("events belong to an execution");
-        let mut events = next_run(&resident.state, input.clone(), *run).into_iter();
+        let mut events = rules.next_run(&resident.state, input.clone(), *run).into_iter();
         let at_ms = now.max(resident.state.last_at);
         let first = Recorded { seq: Seq(1), at_ms, event: events.next().expect("a run begins with an event") };
         let execution = resident.state.identity.execution_id.clone();

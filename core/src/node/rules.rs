@@ -3,8 +3,9 @@
 use super::Node;
 use super::slot::Resident;
 use crate::definition::{Boundary, Definition, SchemaCheck, StepKind};
-use crate::execution::event::Event;
-use crate::execution::{Command, State, UnitStatus, admit, decide};
+use crate::execution::event::{Event, Json};
+use crate::execution::{Command, State, UnitStatus, admit, decide, next_run};
+use crate::id::Run;
 use crate::mutant::{Mutant, Mutants};
 use crate::time::ClusterMs;
 use serde_json::Value;
@@ -25,6 +26,9 @@ struct Mistakes {
     compensation_forwards: bool,
     parallel_leaks: bool,
     child_outlives_parent: bool,
+    signal_lost_between_runs: bool,
+    signal_carried_twice: bool,
+    keys_forgotten_between_runs: bool,
 }
 
 impl Mistakes {
@@ -53,9 +57,30 @@ impl Mistakes {
         }
         decided
     }
+
+    fn next_run(self, state: &State, input: Json, run: Run) -> Vec<Event> {
+        let mut events = next_run(state, input, run);
+        if let (Some(Event::WorkflowCreated { continued: Some(left), .. }), true) =
+            (events.first_mut(), self.keys_forgotten_between_runs)
+        {
+            left.sent = Default::default();
+        }
+        if let (Some(carried), true) = (events.get(1).cloned(), self.signal_carried_twice) {
+            events.push(carried);
+        }
+        if events.len() > 1 && self.signal_lost_between_runs {
+            events.pop();
+        }
+        events
+    }
 }
 
 impl Rules {
+    /// What the next run begins with.
+    pub fn next_run(&self, state: &State, input: Json, run: Run) -> Vec<Event> {
+        self.mistakes.next_run(state, input, run)
+    }
+
     /// What is to be recorded next.
     pub fn decide(&self, resident: &Resident, now: ClusterMs) -> Vec<Event> {
         let Resident { definition, state, .. } = resident;
@@ -147,6 +172,9 @@ impl<M: Mutants> Node<M> {
             compensation_forwards: self.mutants.planted(Mutant::CompensationForwards),
             parallel_leaks: self.mutants.planted(Mutant::ParallelLeaks),
             child_outlives_parent: self.mutants.planted(Mutant::ChildOutlivesParent),
+            signal_lost_between_runs: self.mutants.planted(Mutant::SignalLostBetweenRuns),
+            signal_carried_twice: self.mutants.planted(Mutant::SignalCarriedTwice),
+            keys_forgotten_between_runs: self.mutants.planted(Mutant::KeysForgottenBetweenRuns),
         };
         Rules { schemas: self.schemas.clone(), max_payload, max_fan_out, mistakes }
     }
