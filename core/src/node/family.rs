@@ -123,7 +123,9 @@ impl<M: Mutants> Node<M> {
                 return;
             }
             let Some(wanted) = wanted(&parent.state) else { return };
-            if count >= STARTED_AT_ONCE {
+            // A start that is tried without a look may be a repeated one: then a child that is there has a group of its own.
+            let doubtful = draft.created && self.slots.contains_key(&wanted.child);
+            if count >= STARTED_AT_ONCE || doubtful {
                 draft.unfinished = true;
                 return;
             }

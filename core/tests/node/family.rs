@@ -1,7 +1,7 @@
 //! Parents and children: they begin and end in the same transaction, and a child outlives nothing.
 
 use crate::bench::Bench;
-use orbit_core::api::request::{Request, TaskOutcome};
+use orbit_core::api::request::{ReportForm, Request, TaskOutcome};
 use orbit_core::api::response::{Assignment, Reply};
 use orbit_core::execution::event::TaskError;
 use orbit_core::node::Input;
@@ -328,4 +328,22 @@ fn a_child_whose_end_is_told_twice_and_could_not_be_recorded_ends_with_its_paren
             assert_eq!((bench.status("p"), bench.status("p~run")), ("failed".into(), "failed".into()), "append {nth}");
         }
     }
+}
+
+#[test]
+fn a_start_that_is_repeated_while_a_child_of_it_goes_on_starts_no_second_child() {
+    let mut bench = family(child());
+    let session = bench.register("w");
+    bench.start("Parent", "p", json!({"n": 7}));
+    let task = bench.take(session);
+    // While an append is under way, the child's result and the start come in line for the next one.
+    bench.hold = true;
+    bench.send_start("Parent", "other", json!({"n": 1}));
+    let results = vec![Bench::result(&task.token, json!("done"))];
+    let report = bench.send(Request::Report { session, results, form: ReportForm::Batch });
+    let again = bench.send_start("Parent", "p", json!({"n": 7}));
+    bench.release();
+    assert_eq!((bench.answer(report).status, bench.answer(again).status), (200, 200));
+    bench.work(session, gives);
+    assert_eq!((bench.status("p"), bench.status("p~run")), ("completed".into(), "completed".into()));
 }
