@@ -40,6 +40,9 @@ struct Strays {
     at: Option<Mono>,
     /// The claims that were in doubt and are settled, newest last.
     keys: VecDeque<CallKey>,
+    /// Contracts of which a claim found too few rows: one that is still in doubt may have locked others, and may come to
+    /// nothing.
+    passed_over: BTreeSet<Contract>,
     in_flight: bool,
 }
 
@@ -108,8 +111,12 @@ impl Claims {
         }
     }
 
-    /// A claim found no more rows of this contract: there are none but those counted since it was sent.
+    /// A claim found no more rows of this contract: there are none but those counted since it was sent, and those that
+    /// others had locked.
     fn exhausted(&mut self, contract: &Contract, sending: u64) {
+        if self.strays.at.is_some() {
+            self.strays.passed_over.insert(contract.clone());
+        }
         if self.queues.get(contract).is_some_and(|queue| queue.last < sending) {
             self.queues.remove(contract);
         }
@@ -258,6 +265,9 @@ impl<M: Mutants> Node<M> {
         }
         for (task_name, contract_version) in back {
             self.claims.queued(Contract { task_name, contract_version });
+        }
+        for contract in std::mem::take(&mut self.claims.strays.passed_over) {
+            self.claims.queues.entry(contract).or_default().uncounted = true;
         }
     }
 }

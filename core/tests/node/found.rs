@@ -159,6 +159,18 @@ fn a_claim_that_commits_after_it_was_given_up_and_repeated_in_vain_is_found_and_
 }
 
 #[test]
+fn a_task_that_a_claim_in_doubt_locked_and_did_not_take_is_claimed_later() {
+    let (mut bench, session) = queued();
+    claim_in_doubt(&mut bench, session);
+    // What is sent again passes over the row, which the first sending has locked; and that one is rolled back.
+    let (second, _) = bench.held.pop_front().expect("the claim again");
+    bench.give(Input::Store { call: second, reply: outcome::Reply::Done(Verdict::Claim(Vec::new())) });
+    bench.hold = false;
+    bench.pass(bench.config.call_deadline + Duration::from_secs(1));
+    assert_eq!(bench.take(session).execution_id.as_str(), "e");
+}
+
+#[test]
 fn a_sweep_leaves_claimed_tasks_alone_whose_delivery_is_under_way() {
     let (mut bench, session) = queued();
     claim_in_doubt(&mut bench, session);
