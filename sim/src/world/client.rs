@@ -276,7 +276,12 @@ impl World {
         };
         let full = matches!(&heard, Heard::Response(response) if matches!(&response.reply, Reply::Error(error)
             if error.details.get("limit").is_some_and(|limit| limit == "max_pending_signals")));
-        if let (true, true, Some(execution)) = (full, self.healed, named(&doing.request)) {
+        // The answer to an update may be larger than a payload may be.
+        let rejected = matches!(&heard, Heard::Response(response) if matches!(&response.reply, Reply::Error(error)
+            if error.code == ErrorCode::UpdateRejected));
+        let hopeless = full || (rejected && self.is_helper(index));
+        let doing = self.clients[index].doing.as_ref().expect("looked up above");
+        if let (true, true, Some(execution)) = (hopeless, self.healed, named(&doing.request)) {
             // Nothing that waits will be taken any more, and nothing else is let in.
             self.stuck.insert(execution.clone());
         }
