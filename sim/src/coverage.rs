@@ -105,6 +105,7 @@ marks! {
     CompensationFailed = "something could not be undone",
     ChildBegun = "child begun",
     ChildResultApplied = "child's result applied",
+    ChildOfLaterRun = "result applied of a child that had continued as new",
     ChildFailed = "child failed",
     ChildRetried = "child ended badly, and another one begun",
     ChildCancelled = "child cancelled by its parent",

@@ -1,7 +1,7 @@
 //! The check of parents and children bites: what no planted mistake does is shown to it here.
 
 use orbit_core::definition::Definition;
-use orbit_core::execution::event::{Event, Parent, Recorded, TaskError};
+use orbit_core::execution::event::{Continued, Event, Parent, Recorded, TaskError};
 use orbit_core::id::{ClusterId, ExecutionId, GroupId, Incarnation, Run, Seq};
 use orbit_core::store::append::{Expect, Fence, Group, Member, OwnerChange, StoredEvent};
 use orbit_core::time::ClusterMs;
@@ -77,6 +77,11 @@ fn wrong(checked: Checked) -> String {
 }
 
 fn created(workflow: &str, input: i64, parent: Option<Parent>) -> Event {
+    run(Run(1), workflow, input, parent)
+}
+
+/// The first event of a run.
+fn run(run: Run, workflow: &str, input: i64, parent: Option<Parent>) -> Event {
     let document = documents().into_iter().find(|document| document["name"] == workflow).expect("one of these");
     let definition = Definition::from_document(&document).expect("a right definition");
     Event::WorkflowCreated {
@@ -86,9 +91,13 @@ fn created(workflow: &str, input: i64, parent: Option<Parent>) -> Event {
         input: json!(input).into(),
         labels: Default::default(),
         cluster_id: ClusterId(Uuid::nil()),
-        run: Run(1),
+        run,
         parent,
-        continued: None,
+        continued: (run != Run(1)).then(|| Continued {
+            created_at_ms: ClusterMs(5),
+            started_with: None,
+            sent: Default::default(),
+        }),
     }
 }
 
@@ -178,6 +187,19 @@ fn a_child_that_outlives_its_parent_or_ends_for_a_wish_that_it_never_had_is_foun
     assert_eq!(asks.group(&[("p", vec![asked(false)])]), Ok(()));
     assert_eq!(asks.group(&[("p~run", vec![wish])]), Ok(()));
     assert!(wrong(asks.group(&[("p", vec![asked(true)])])).contains("once more"));
+}
+
+#[test]
+fn a_child_that_continues_as_new_stays_the_child_that_it_was() {
+    let parent = || Some(Parent { execution_id: "p".into(), step: "run".into(), root: "p".into(), depth: 1 });
+    let continues = |told: &mut Told, parent: Option<Parent>| {
+        let goes_on = Event::WorkflowContinuedAsNew { input: json!(8).into(), next_run: Run(2) };
+        told.group(&[("p~run", vec![goes_on, run(Run(2), "Child", 8, parent)])])
+    };
+    let mut told = Told::running();
+    assert_eq!(continues(&mut told, parent()), Ok(()));
+    assert_eq!(told.group(&[("p", vec![well(1)]), ("p~run", vec![completed(1)])]), Ok(()));
+    assert!(wrong(continues(&mut Told::running(), None)).contains("has another parent"));
 }
 
 #[test]

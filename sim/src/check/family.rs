@@ -198,6 +198,8 @@ impl FamilyCheck {
                 return broken(format!("{at}: nobody deployed {workflow} {version}"));
             };
             let before = self.kin.remove(id);
+            let same = before.as_ref().is_none_or(|before| before.parent == *parent && before.labels == *labels);
+            ensure!(same, CHECK, "{at}: run {run} has another parent, or other labels, than the one before");
             let kin = Kin {
                 definition,
                 parent: parent.clone(),
@@ -222,6 +224,9 @@ impl FamilyCheck {
             Event::ChildCompleted { step, child, .. } => {
                 let over = kin.ends(&at, step, child, &recorded.event, told, marks)?;
                 ensure!(over, CHECK, "{at}: {child} ended well, and was never started");
+                if self.kin.get(child).is_some_and(|own| own.run != Run(1)) {
+                    marks.hit(Mark::ChildOfLaterRun);
+                }
                 Ok(())
             }
             Event::ChildFailed { step, child, error, .. } => {
