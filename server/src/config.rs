@@ -3,8 +3,10 @@
 //! `clap` reads the first two, [`Settings::read_file`] the third; [`Settings::or`] puts them together and
 //! [`Options::from_settings`] checks the whole and fills in the defaults. `values` reads what needs more than a type.
 
+mod cluster;
 mod values;
 
+pub use cluster::{ClusterMode, ClusterOptions, ClusterSettings, Election, OnLostLease};
 pub use values::{Seconds, parse_addr, parse_token};
 
 use crate::database::Database;
@@ -82,6 +84,9 @@ pub struct Settings {
     pub log: LogSettings,
     #[command(flatten)]
     #[serde(skip)]
+    pub cluster: ClusterSettings,
+    #[command(flatten)]
+    #[serde(skip)]
     pub later: LaterSettings,
 }
 
@@ -119,13 +124,9 @@ pub enum LogFormat {
 
 macro_rules! later {
     ($($field:ident, $option:literal, $env:literal;)+) => {
-        /// Options of several servers on PostgreSQL and of other later releases: known, so that they are refused with
-        /// a reason rather than as a slip of the pen.
+        /// Options of later releases: known, so that they are refused with a reason rather than as a slip of the pen.
         #[derive(Clone, Debug, Default, PartialEq, Args, Deserialize)]
         pub struct LaterSettings {
-            /// Take part in a cluster.
-            #[arg(long, env = "ORBIT_CLUSTER", hide = true, num_args = 0..=1, default_missing_value = "true")]
-            pub cluster: Option<bool>,
             $(
                 #[arg(long, env = $env, hide = true)]
                 #[serde(default, deserialize_with = "given")]
@@ -135,10 +136,10 @@ macro_rules! later {
 
         impl LaterSettings {
             fn or(self, other: LaterSettings) -> LaterSettings {
-                LaterSettings { cluster: self.cluster.or(other.cluster), $($field: self.$field.or(other.$field)),+ }
+                LaterSettings { $($field: self.$field.or(other.$field)),+ }
             }
 
-            /// Those that were given, beside `--cluster`, by the name that is typed.
+            /// Those that were given, by the name that is typed.
             fn given(&self) -> impl Iterator<Item = &'static str> {
                 [$((&self.$field, $option)),+].into_iter().filter(|(value, _)| value.is_some()).map(|(_, name)| name)
             }
@@ -147,33 +148,14 @@ macro_rules! later {
 }
 
 later! {
-    cluster_mode, "--cluster-mode", "ORBIT_CLUSTER_MODE";
-    advertise_addr, "--advertise-addr", "ORBIT_ADVERTISE_ADDR";
-    election, "--election", "ORBIT_ELECTION";
     lease_ttl, "--lease-ttl", "ORBIT_LEASE_TTL";
-    on_lost_lease, "--on-lost-lease", "ORBIT_ON_LOST_LEASE";
     node_timeout, "--node-timeout", "ORBIT_NODE_TIMEOUT";
-    leader_validity, "--leader-validity", "ORBIT_LEADER_VALIDITY";
-    election_session_timeout, "--election-session-timeout", "ORBIT_ELECTION_SESSION_TIMEOUT";
     hide_addresses, "--hide-addresses", "ORBIT_HIDE_ADDRESSES";
     recovery, "--recovery", "ORBIT_RECOVERY";
     enable_http_adapter, "--enable-http-adapter", "ORBIT_ENABLE_HTTP_ADAPTER";
     grpc_addr, "--grpc-addr", "ORBIT_GRPC_ADDR";
     workers_file, "--workers-file", "ORBIT_WORKERS_FILE";
 }
-
-/// The options among them that mean nothing without `--cluster`.
-const CLUSTER_ONLY: &[&str] = &[
-    "--cluster-mode",
-    "--advertise-addr",
-    "--election",
-    "--lease-ttl",
-    "--on-lost-lease",
-    "--node-timeout",
-    "--leader-validity",
-    "--election-session-timeout",
-    "--hide-addresses",
-];
 
 /// Variables among `names` that are no variables of Orbit and look like one: each with the one that is near.
 pub fn misspelt_variables(names: impl Iterator<Item = String>) -> Vec<(String, String)> {
@@ -237,7 +219,7 @@ impl Settings {
         }
         // From the text each, not from the table: so a message points at the line.
         let settings: Settings = read(text)?;
-        Ok(Settings { log: read(text)?, later: read(text)?, ..settings })
+        Ok(Settings { log: read(text)?, cluster: read(text)?, later: read(text)?, ..settings })
     }
 
     /// What stands here, and where nothing does, what stands in `other`.
@@ -262,6 +244,7 @@ impl Settings {
             body_limit: self.body_limit.or(other.body_limit),
             max_connections: self.max_connections.or(other.max_connections),
             max_worker_sessions: self.max_worker_sessions.or(other.max_worker_sessions),
+            cluster: self.cluster.or(other.cluster),
             log: self.log.or(other.log),
             later: self.later.or(other.later),
         }
@@ -296,6 +279,8 @@ pub struct Options {
     pub session_timeout: Duration,
     pub heartbeat_interval: Duration,
     pub check_interval: Duration,
+    /// None: alone.
+    pub cluster: Option<ClusterOptions>,
     pub max_active_executions: u64,
     pub max_history_events: u64,
     pub max_fan_out: u64,
@@ -312,7 +297,7 @@ impl Options {
     /// Checks the options and fills in the defaults.
     pub fn from_settings(settings: Settings) -> Result<Options, Failure> {
         let db = Database::parse(settings.db.as_deref().unwrap_or("orbit.db"))?;
-        settings.later.refuse(&db)?;
+        settings.later.refuse()?;
         let limits = orbit_core::node::Limits::default();
         let session_timeout = settings.session_timeout.map_or(Duration::from_secs(30), |given| given.0);
         if session_timeout < Duration::from_millis(500) {
@@ -340,10 +325,13 @@ impl Options {
             Some(0) => Err(Failure::usage(format!("{option} is 0; give at least 1"))),
             given => Ok(given.unwrap_or(default)),
         };
+        let addr = settings.addr.unwrap_or_else(default_addr);
+        let cluster = settings.cluster.options(&db, addr, check_interval)?;
         Ok(Options {
             db,
             migrate: settings.migrate.unwrap_or_default(),
-            addr: settings.addr.unwrap_or_else(default_addr),
+            addr,
+            cluster,
             token: settings
                 .token
                 .map(|token| parse_token(&token))
@@ -388,30 +376,10 @@ impl Options {
 }
 
 impl LaterSettings {
-    /// Says why options of later releases cannot be given yet. On SQLite, `--cluster` never can.
-    fn refuse(&self, db: &Database) -> Result<(), Failure> {
-        let on_postgres = matches!(db, Database::Postgres(..));
-        if self.cluster == Some(true) && on_postgres {
-            return Err(Failure::usage(
-                "--cluster is not in this version of Orbit: one server has the database to itself",
-            )
-            .hint("leave it out"));
-        }
-        if self.cluster == Some(true) {
-            return Err(Failure::usage(
-                "--cluster requires a PostgreSQL database (--db postgres://...): the servers share it for leader \
-                 election and history",
-            ));
-        }
+    /// Says that options of later releases cannot be given yet.
+    fn refuse(&self) -> Result<(), Failure> {
         match self.given().next() {
             None => Ok(()),
-            Some(option) if CLUSTER_ONLY.contains(&option) && on_postgres => Err(Failure::usage(format!(
-                "{option} requires --cluster, and --cluster is not in this version of Orbit"
-            ))
-            .hint("leave it out")),
-            Some(option) if CLUSTER_ONLY.contains(&option) => Err(Failure::usage(format!(
-                "{option} requires --cluster, and --cluster requires a PostgreSQL database (--db postgres://...)"
-            ))),
             Some(option) => {
                 Err(Failure::usage(format!("{option} is not in this version of Orbit")).hint("leave it out"))
             }
@@ -517,15 +485,48 @@ mod tests {
 
     #[test]
     fn options_of_later_releases_are_refused_with_their_reason() {
+        assert_eq!(refused("grpc_addr = 'x'").message, "--grpc-addr is not in this version of Orbit");
+        assert_eq!(refused("node_timeout = 5").message, "--node-timeout is not in this version of Orbit");
+        for (option, says) in
+            [("cluster_mode = 'shared'", "--cluster-mode shared"), ("election = 'lease'", "--election lease")]
+        {
+            let refused = refused(&format!("db = 'postgres://u@localhost/d'\ncluster = true\n{option}"));
+            assert_eq!(refused.message, format!("{says} is not in this version of Orbit"));
+        }
+    }
+
+    #[test]
+    fn a_cluster_is_on_postgresql_and_its_times_fit_together() {
         let on_sqlite = "--cluster requires a PostgreSQL database (--db postgres://...): the servers share it for \
                          leader election and history";
         assert_eq!(refused("cluster = true").message, on_sqlite);
-        assert!(refused("node_timeout = 5").message.starts_with("--node-timeout requires --cluster"));
-        assert_eq!(refused("grpc_addr = 'x'").message, "--grpc-addr is not in this version of Orbit");
-        let on_postgres = "db = 'postgres://u@localhost/d'\n";
-        assert!(refused(&format!("{on_postgres}cluster = true")).message.contains("not in this version"));
-        assert!(refused(&format!("{on_postgres}election = 'lease'")).message.contains("requires --cluster"));
-        assert!(Options::from_settings(Settings::parse("cluster = false").unwrap()).is_ok());
+        for option in
+            ["advertise_addr = 'http://a'", "leader_validity = 4", "on_lost_lease = 'exit'", "election = 'lock'"]
+        {
+            let name = option.split_once(' ').unwrap().0.replace('_', "-");
+            assert_eq!(refused(option).message, format!("--{name} requires --cluster"));
+        }
+        let with = |options: &str| format!("db = 'postgres://u@localhost/d'\ncluster = true\n{options}");
+        for (options, says) in [
+            ("leader_validity = 1", "at least twice"),
+            ("leader_validity = 6", "a successor is elected while it still serves"),
+            ("election_session_timeout = 3", "a successor is elected while it still serves"),
+            ("advertise_addr = 'orbit-0:7233'", "such as http://orbit-0.internal:7233"),
+            ("advertise_addr = \"http://a\\r\\nx: y\"", "the URL"),
+        ] {
+            let message = refused(&with(options)).message;
+            assert!(message.contains(says), "{options}: {message}");
+        }
+        let given = |options: &str| {
+            let settings = Settings::parse(&with(options)).unwrap();
+            Options::from_settings(settings).unwrap().cluster.expect("in a cluster")
+        };
+        let usual = given("");
+        assert_eq!(usual.advertise_addr.as_deref(), Some("http://127.0.0.1:7233"));
+        assert_eq!((usual.leader_validity.as_secs(), usual.election_session_timeout.as_secs()), (3, 5));
+        assert_eq!(given("addr = '0.0.0.0:1'").advertise_addr, None);
+        assert_eq!(given("advertise_addr = 'https://a/'").advertise_addr.as_deref(), Some("https://a"));
+        assert!(Options::from_settings(Settings::parse("cluster = false").unwrap()).unwrap().cluster.is_none());
     }
 
     #[test]

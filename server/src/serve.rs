@@ -1,16 +1,17 @@
 //! A server of one process: the store, the node that decides, and the HTTP front, put together.
 
-use crate::config::{MigrateWhen, Options};
+use crate::config::{self, MigrateWhen, Options};
 use crate::database::Database;
 use crate::failure::Failure;
 use crate::ui::Ui;
+use orbit_core::cluster::{OnLostLease, Role, Standby};
 use orbit_core::id::NodeId;
 use orbit_core::node::{Limits, NodeConfig};
 use orbit_io::driver::record::Recorder;
 use orbit_io::driver::{Attached, Backend, Driver, DriverTask, NodeHandle};
 use orbit_io::http::{BindError, Front, HttpConfig};
 use orbit_io::postgres::address::TlsMode;
-use orbit_io::postgres::{Address, Migrate, PostgresStore, ServerSettings, Timeouts};
+use orbit_io::postgres::{Address, Migrate, PostgresStore, ServerName, ServerSettings, Timeouts};
 use orbit_io::sqlite::SqliteStore;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -68,8 +69,10 @@ impl Server {
         let front = tokio::spawn(front.serve(node.clone(), http_config(options), shutdown));
         // The address is taken from the beginning, but what is there serves only now: a start may be refused yet.
         let serving = driver.serving();
+        let in_cluster = options.cluster.is_some();
         tokio::spawn(async move {
-            if serving.await {
+            // A standby serves reads from the beginning.
+            if in_cluster || serving.await {
                 let page = format!("http://{}/ui/", reachable(addr));
                 info!(target: "orbit_runtime::server", %addr, tls = false, ui = true, %page, "ORBIT runtime listening");
             }
@@ -170,12 +173,15 @@ fn open_postgres(options: &Options, address: &Address) -> Result<PostgresStore, 
     // The session that holds the election lock is asked at every check; one that is silent for longer has hung.
     let usual = Timeouts::default();
     let election_idle = usual.election_idle.max(options.check_interval * 5);
-    let timeouts = Timeouts { election_idle, ..usual };
+    let timeouts = match &options.cluster {
+        None => Timeouts { election_idle, ..usual },
+        Some(cluster) => Timeouts { election_idle: cluster.election_session_timeout, ..usual },
+    };
     let migrate = match options.migrate {
         MigrateWhen::Auto => Migrate::Auto,
         MigrateWhen::Never => Migrate::Never,
     };
-    let store = PostgresStore::open(address.clone(), &options.node_id, timeouts, migrate)
+    let store = PostgresStore::open(address.clone(), server_name(options), timeouts, migrate)
         .map_err(|error| Failure::new(error.to_string()))?;
     for migration in store.applied() {
         info!(target: "orbit_runtime::server", version = migration.version, "tables changed: {}", migration.title);
@@ -200,11 +206,35 @@ fn open_postgres(options: &Options, address: &Address) -> Result<PostgresStore, 
     Ok(store)
 }
 
+/// How the server's sessions are named to PostgreSQL.
+fn server_name(options: &Options) -> ServerName {
+    ServerName { node_id: options.node_id.clone(), in_cluster: options.cluster.is_some() }
+}
+
 fn node_config(options: &Options, addr: SocketAddr) -> NodeConfig {
     let mut config = NodeConfig::new(NodeId::new(options.node_id.as_str()));
     config.host = crate::config::host();
     config.pid = std::process::id();
-    config.addr = Some(format!("http://{addr}"));
+    config.addr = match &options.cluster {
+        None => Some(format!("http://{addr}")),
+        // Of an address with port 0, what the system gave is known only now.
+        Some(cluster) if options.addr.port() == 0 && !addr.ip().is_unspecified() => Some(
+            cluster.advertise_addr.clone().filter(|given| !given.ends_with(":0")).unwrap_or(format!("http://{addr}")),
+        ),
+        Some(cluster) => cluster.advertise_addr.clone(),
+    };
+    if let Some(cluster) = &options.cluster {
+        config.role = Role::Standby(Standby {
+            validity: cluster.leader_validity,
+            on_lost_lease: match cluster.on_lost_lease {
+                config::OnLostLease::StepDown => OnLostLease::StepDown,
+                config::OnLostLease::Exit => OnLostLease::Exit,
+            },
+            ..Standby::default()
+        });
+        // A check that is not answered must not keep a leader whose validity is over.
+        config.check_deadline = config.check_deadline.min(cluster.leader_validity);
+    }
     config.session_timeout = options.session_timeout;
     config.heartbeat_interval = options.heartbeat_interval;
     config.check_interval = options.check_interval;
@@ -229,6 +259,7 @@ fn http_config(options: &Options) -> HttpConfig {
         body_limit: size(options.body_limit),
         max_payload_bytes: size(options.max_payload_bytes),
         max_connections: size(options.max_connections),
+        in_cluster: options.cluster.is_some(),
         ..HttpConfig::default()
     }
 }

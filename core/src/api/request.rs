@@ -16,6 +16,9 @@ use std::time::Duration;
 pub enum Request {
     /// POST `/v1/workflows`; the document, parsed. A strict deployment refuses what is hardly meant, too.
     Deploy { document: Box<Value>, strict: bool },
+    /// Asked by the front about a request that it refuses itself: a standby names the leader rather (reference, "Standby
+    /// behavior": it does so before it looks at credentials).
+    Gate,
     /// GET `/v1/workflows`
     ListWorkflows,
     /// GET `/v1/workflows/{name}[/versions/{version}]`; the newest without a version.

@@ -85,6 +85,7 @@ impl<M: Mutants> Node<M> {
             Request::Readyz => return self.probe(id, self.may_be_read()),
             Request::Leaderz => return self.probe(id, self.is_ready()),
             Request::Metrics => return self.metrics(id),
+            Request::Gate if !self.follows() => return self.probe(id, true),
             _ => {}
         }
         if self.follows() {
@@ -123,6 +124,7 @@ impl<M: Mutants> Node<M> {
             Request::Report { session, results, form } => self.report(id, session, results, form),
             Request::ListWorkers => self.read(id, Read::Workers, Transaction::Workers),
             Request::Health
+            | Request::Gate
             | Request::Ready
             | Request::Livez
             | Request::Readyz

@@ -44,6 +44,8 @@ pub struct HttpConfig {
     pub write_timeout: Duration,
     /// How long a stop waits for requests under way (15 s).
     pub stop_timeout: Duration,
+    /// Whether the server is one of several: what is refused here may have to go to another.
+    pub in_cluster: bool,
 }
 
 impl Default for HttpConfig {
@@ -59,6 +61,7 @@ impl Default for HttpConfig {
             idle_timeout: Duration::from_secs(90),
             write_timeout: Duration::from_secs(30),
             stop_timeout: Duration::from_secs(15),
+            in_cluster: false,
         }
     }
 }

@@ -16,6 +16,8 @@ pub struct Rendered {
     pub content_type: &'static str,
     /// `retry-after`, in seconds.
     pub retry_after: Option<u32>,
+    /// `x-orbit-leader`: where the leader is, as a standby says it.
+    pub leader: Option<String>,
     pub body: Vec<u8>,
 }
 
@@ -28,6 +30,10 @@ pub fn render(response: &Response, request_id: &str, process: impl FnOnce() -> P
         status: response.status,
         content_type,
         retry_after: response.retry_after,
+        leader: match &response.reply {
+            Reply::Error(error) => leader_of(error),
+            _ => None,
+        },
         body,
     };
     let body = match &response.reply {
@@ -63,7 +69,12 @@ pub fn render(response: &Response, request_id: &str, process: impl FnOnce() -> P
 /// Writes an error out that never reached the node.
 pub fn render_error(error: &ApiError, request_id: &str) -> Rendered {
     let retry_after = matches!(error.code.status(), 429 | 503).then_some(1);
-    Rendered { status: error.code.status(), content_type: JSON, retry_after, body: text_of(&error.body(request_id)) }
+    let body = text_of(&error.body(request_id));
+    Rendered { status: error.code.status(), content_type: JSON, retry_after, leader: leader_of(error), body }
+}
+
+fn leader_of(error: &ApiError) -> Option<String> {
+    error.details.get("leader_addr").and_then(|addr| addr.as_str()).map(str::to_owned)
 }
 
 /// Puts the results that the router refused among the outcomes of the others, each at its place in the batch.

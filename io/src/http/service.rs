@@ -13,7 +13,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use orbit_core::api::{self, ApiError, ErrorCode};
 use orbit_core::node::RequestId;
 use std::convert::Infallible;
@@ -81,6 +81,7 @@ impl From<ApiError> for Refusal {
     }
 }
 
+const LEADER: HeaderName = HeaderName::from_static("x-orbit-leader");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// What of a body that is not wanted is read all the same, and for how long: a client that still sends would not see
@@ -142,8 +143,25 @@ impl Service {
                 if !body.is_end_stream() && !over {
                     discard(body).await;
                 }
-                self.refusal(refusal)
+                match self.leader_instead(&head).await {
+                    Some(error) => self.refusal(error.into()),
+                    None => self.refusal(refusal),
+                }
             }
+        }
+    }
+
+    /// In a cluster, what this server refuses may be none of its business: then who leads is said, and nothing else. What
+    /// only reads is everybody's business.
+    async fn leader_instead(&self, head: &hyper::http::request::Parts) -> Option<ApiError> {
+        let reads = matches!(head.method, Method::GET | Method::HEAD);
+        if reads || !self.config.in_cluster {
+            return None;
+        }
+        let answer = self.node.submit(api::Request::Gate).ok()?.await.ok()?;
+        match answer.reply {
+            api::Reply::Error(error) if error.code == ErrorCode::NotLeader => Some(error),
+            _ => None,
         }
     }
 
@@ -191,6 +209,7 @@ impl Service {
             status: 200,
             content_type: document.content_type(),
             retry_after: None,
+            leader: None,
             body: document.text().into(),
         };
         Ok(Reply { response: written(rendered, self.new_id()), tracked: None })
@@ -262,7 +281,8 @@ impl Service {
     /// An answer as bytes, after which the connection ends.
     fn last_words(&self, error: &ApiError) -> Vec<u8> {
         let request_id = self.new_id();
-        let Rendered { status, content_type, retry_after, body } = respond::render_error(error, text_of(&request_id));
+        let Rendered { status, content_type, retry_after, body, .. } =
+            respond::render_error(error, text_of(&request_id));
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let retry_after = retry_after.map(|seconds| format!("retry-after: {seconds}\r\n")).unwrap_or_default();
         let mut bytes = format!(
@@ -425,6 +445,9 @@ fn written(rendered: Rendered, request_id: HeaderValue) -> Response<Bytes> {
     headers.insert(REQUEST_ID, request_id);
     if let Some(seconds) = rendered.retry_after {
         headers.insert(header::RETRY_AFTER, seconds.into());
+    }
+    if let Some(leader) = rendered.leader.and_then(|addr| HeaderValue::try_from(addr).ok()) {
+        headers.insert(LEADER, leader);
     }
     response
 }

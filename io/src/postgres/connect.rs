@@ -111,12 +111,35 @@ impl ConnectError {
     }
 }
 
+/// How a server's sessions are named, in `application_name`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerName {
+    pub node_id: String,
+    /// Whoever looks for the leader finds the election's session as `orbit-cluster:<node id>` (reference, "Health fields").
+    pub in_cluster: bool,
+}
+
+/// One that is alone, or a command.
+impl From<&str> for ServerName {
+    fn from(node_id: &str) -> ServerName {
+        ServerName { node_id: node_id.into(), in_cluster: false }
+    }
+}
+
+impl ServerName {
+    fn of_session(&self, role: Role) -> String {
+        match role {
+            Role::Election if self.in_cluster => format!("orbit-cluster:{}", self.node_id),
+            role => format!("orbit:{}:{}", self.node_id, role.name()),
+        }
+    }
+}
+
 /// Makes connections to one database for one server.
 #[derive(Clone, Debug)]
 pub struct Connector {
     pub address: Address,
-    /// The server's name, for `application_name`.
-    pub node_id: String,
+    pub name: ServerName,
     pub timeouts: Timeouts,
 }
 
@@ -159,12 +182,11 @@ impl Connector {
         let Timeouts { write, read, lock, idle_in_transaction, election_idle } = self.timeouts;
         let statement = if role == Role::Requests { read } else { write };
         let mut sql = format!(
-            "SET application_name = 'orbit:{}:{}'; SET orbit.session = '{marker}'; SET client_min_messages = 'warning';
+            "SET application_name = '{}'; SET orbit.session = '{marker}'; SET client_min_messages = 'warning';
              SET statement_timeout = {}; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {};
              SET DateStyle = 'ISO'; SET jit = off; SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5;
              SET tcp_keepalives_count = 3; SET tcp_user_timeout = 30000;",
-            self.node_id.replace('\'', "''"),
-            role.name(),
+            self.name.of_session(role).replace('\'', "''"),
             statement.as_millis(),
             lock.as_millis(),
             idle_in_transaction.as_millis(),
@@ -216,7 +238,10 @@ mod tests {
         let database = orbit_support::Postgres::shared().fresh();
         let timeouts = Timeouts::default();
         let address = Address::parse(&database.url()).expect("an address");
-        let connector = Connector { address, node_id: "node-a".into(), timeouts };
+        let connector = Connector { address, name: "node-a".into(), timeouts };
+        let in_cluster = ServerName { node_id: "node-a".into(), in_cluster: true };
+        assert_eq!(in_cluster.of_session(Role::Election), "orbit-cluster:node-a");
+        assert_eq!(in_cluster.of_session(Role::Store), "orbit:node-a:store");
         for role in [Role::Store, Role::Election, Role::Control, Role::Requests, Role::Tool] {
             let mut client = connector.open(role).expect("it opens").client;
             let named = "SELECT application_name FROM pg_stat_activity WHERE pid = pg_backend_pid()";

@@ -26,6 +26,6 @@ mod tls;
 
 pub use address::{Address, AddressError};
 pub use backend::PostgresBackend;
-pub use connect::{ServerSettings, Timeouts};
+pub use connect::{ServerName, ServerSettings, Timeouts};
 pub use open::{Migrate, OpenError, PostgresStore};
 pub use peek::{PeekError, peek};

@@ -3,7 +3,7 @@
 use crate::driver::backend::Attached;
 use crate::postgres::address::Address;
 use crate::postgres::backend::PostgresBackend;
-use crate::postgres::connect::{ConnectError, Connector, Opened, Role, ServerSettings, Timeouts};
+use crate::postgres::connect::{ConnectError, Connector, Opened, Role, ServerName, ServerSettings, Timeouts};
 use crate::postgres::facts;
 use crate::postgres::figures::Figures;
 use crate::postgres::migrate::{self, MigrateError, Migration};
@@ -90,16 +90,16 @@ const START_PATIENCE: Duration = Duration::from_secs(15);
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
 impl PostgresStore {
-    /// Connects, looks at the server, and brings the tables up to date. `node_id` is the server's name. May be called
+    /// Connects, looks at the server, and brings the tables up to date. May be called
     /// anywhere: the work is done on a thread of its own.
     pub fn open(
         address: Address,
-        node_id: &str,
+        name: impl Into<ServerName>,
         timeouts: Timeouts,
         migrate: Migrate,
     ) -> Result<PostgresStore, OpenError> {
         let shown = address.shown().to_owned();
-        let connector = Connector { address, node_id: node_id.into(), timeouts };
+        let connector = Connector { address, name: name.into(), timeouts };
         on_a_thread(&shown, move || open(connector, migrate))
     }
 

@@ -41,7 +41,7 @@ pub fn peek(address: Address) -> Result<Peek, PeekError> {
 }
 
 fn tool(address: Address) -> Connector {
-    Connector { address, node_id: "command".into(), timeouts: Timeouts::default() }
+    Connector { address, name: "command".into(), timeouts: Timeouts::default() }
 }
 
 fn look(address: Address) -> Result<Peek, PeekError> {

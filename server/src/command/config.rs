@@ -1,7 +1,7 @@
 //! `orbit config show`
 
 use crate::cli::{ConfigArgs, ConfigCommand};
-use crate::config::{LogSettings, Options, Settings};
+use crate::config::{ClusterOptions, LogSettings, Options, Settings};
 use crate::failure::Failure;
 use crate::output::{self, Table};
 use crate::telemetry;
@@ -85,6 +85,8 @@ fn values(options: &Options, log: &LogSettings) -> Vec<(&'static str, Value)> {
     let seconds = |duration: Duration| json!(duration.as_secs_f64());
     let name_of = |value: Option<PossibleValue>| Value::from(value.expect("no value is hidden").get_name());
     let format = name_of(log.log_format.unwrap_or_default().to_possible_value());
+    // Of a server that is alone, they say nothing.
+    let of_cluster = |value: &dyn Fn(&ClusterOptions) -> Value| options.cluster.as_ref().map_or(Value::Null, value);
     let migrate = name_of(options.migrate.to_possible_value());
     vec![
         ("db", without_password(&options.db.text()).into()),
@@ -95,6 +97,13 @@ fn values(options: &Options, log: &LogSettings) -> Vec<(&'static str, Value)> {
         ("session_timeout", seconds(options.session_timeout)),
         ("heartbeat_interval", seconds(options.heartbeat_interval)),
         ("check_interval", seconds(options.check_interval)),
+        ("cluster", options.cluster.is_some().into()),
+        ("cluster_mode", of_cluster(&|_| "standby".into())),
+        ("advertise_addr", of_cluster(&|cluster| cluster.advertise_addr.as_deref().into())),
+        ("election", of_cluster(&|_| "lock".into())),
+        ("on_lost_lease", of_cluster(&|cluster| name_of(cluster.on_lost_lease.to_possible_value()))),
+        ("leader_validity", of_cluster(&|cluster| seconds(cluster.leader_validity))),
+        ("election_session_timeout", of_cluster(&|cluster| seconds(cluster.election_session_timeout))),
         ("max_active_executions", options.max_active_executions.into()),
         ("max_history_events", options.max_history_events.into()),
         ("max_fan_out", options.max_fan_out.into()),

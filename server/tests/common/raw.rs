@@ -10,6 +10,7 @@ use std::net::TcpStream;
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
+    pub head: String,
     pub text: String,
 }
 
@@ -20,6 +21,12 @@ impl Answer {
 
     pub fn error(&self) -> (u16, String) {
         (self.status, self.json()["error"]["code"].as_str().unwrap_or_default().into())
+    }
+
+    /// The value of a header, whose name is in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let lines = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
+        lines.into_iter().find_map(|(header, value)| (header == name).then_some(value))
     }
 
     pub fn message(&self) -> String {
@@ -38,7 +45,7 @@ pub fn send(server: &Server, head: &str, body: &[u8]) -> Answer {
     let answer = String::from_utf8(bytes).expect("answers are UTF-8");
     let (head, text) = answer.split_once("\r\n\r\n").expect("a head and a body");
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-    Answer { status, text: text.into() }
+    Answer { status, head: head.into(), text: text.into() }
 }
 
 pub fn get(server: &Server, target: &str) -> Answer {

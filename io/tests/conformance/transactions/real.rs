@@ -199,7 +199,7 @@ impl Node {
             idle_in_transaction: NEVER,
             election_idle: NEVER,
         };
-        let store = PostgresStore::open(address, &format!("node-{number}"), timeouts, Migrate::Auto);
+        let store = PostgresStore::open(address, format!("node-{number}").as_str(), timeouts, Migrate::Auto);
         let attached = store.expect("the database opens").attach();
         let seen = lines.clone();
         proxy.rule(move |message| seen.stops(message));

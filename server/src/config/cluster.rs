@@ -1,0 +1,175 @@
+//! The options of a server that is one of several.
+
+use super::values::Seconds;
+use crate::database::Database;
+use crate::failure::Failure;
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// As far as they were given.
+#[derive(Clone, Debug, Default, PartialEq, Args, Deserialize)]
+pub struct ClusterSettings {
+    /// Take part in a cluster: several servers share one PostgreSQL, one of them leads, and the others take over
+    /// [default: alone].
+    #[arg(long, env = "ORBIT_CLUSTER", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub cluster: Option<bool>,
+    /// How the servers share the work; in this version, one leads and the others stand by [default: standby].
+    #[arg(long, env = "ORBIT_CLUSTER_MODE", value_enum)]
+    pub cluster_mode: Option<ClusterMode>,
+    /// The address that the others hand out for this server while it leads [default: http://<addr>, unless that is a
+    /// wildcard].
+    #[arg(long, env = "ORBIT_ADVERTISE_ADDR", value_name = "URL")]
+    pub advertise_addr: Option<String>,
+    /// How the leader is elected; in this version, by a lock that its connection to PostgreSQL holds [default: lock].
+    #[arg(long, env = "ORBIT_ELECTION", value_enum)]
+    pub election: Option<Election>,
+    /// What a leader does that leads no more [default: step-down].
+    #[arg(long, env = "ORBIT_ON_LOST_LEASE", value_enum)]
+    pub on_lost_lease: Option<OnLostLease>,
+    /// A leader serves only while its last good check is younger than this [default: 3].
+    #[arg(long, env = "ORBIT_LEADER_VALIDITY", value_name = "SECONDS", value_parser = Seconds::parse)]
+    pub leader_validity: Option<Seconds>,
+    /// PostgreSQL ends the session that holds the election lock when it is silent for so long [default: 5].
+    #[arg(long, env = "ORBIT_ELECTION_SESSION_TIMEOUT", value_name = "SECONDS", value_parser = Seconds::parse)]
+    pub election_session_timeout: Option<Seconds>,
+}
+
+/// How servers share the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClusterMode {
+    /// One leads, the others take over.
+    Standby,
+    /// All are active.
+    #[value(hide = true)]
+    Shared,
+}
+
+/// How a leader is elected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Election {
+    /// A lock that its session with PostgreSQL holds.
+    Lock,
+    /// A row with a time to live.
+    #[value(hide = true)]
+    Lease,
+}
+
+/// What a leader does that leads no more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnLostLease {
+    /// It drops what is in memory and stands by.
+    #[default]
+    StepDown,
+    /// It ends with status 1.
+    Exit,
+}
+
+/// What a server of a cluster is started with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterOptions {
+    /// None where only a wildcard is served, and no other was given.
+    pub advertise_addr: Option<String>,
+    pub on_lost_lease: OnLostLease,
+    pub leader_validity: Duration,
+    pub election_session_timeout: Duration,
+}
+
+impl ClusterSettings {
+    pub(super) fn or(self, other: ClusterSettings) -> ClusterSettings {
+        ClusterSettings {
+            cluster: self.cluster.or(other.cluster),
+            cluster_mode: self.cluster_mode.or(other.cluster_mode),
+            advertise_addr: self.advertise_addr.or(other.advertise_addr),
+            election: self.election.or(other.election),
+            on_lost_lease: self.on_lost_lease.or(other.on_lost_lease),
+            leader_validity: self.leader_validity.or(other.leader_validity),
+            election_session_timeout: self.election_session_timeout.or(other.election_session_timeout),
+        }
+    }
+
+    /// The first of them that was given beside `--cluster`, by the name that is typed.
+    fn given(&self) -> Option<&'static str> {
+        [
+            (self.cluster_mode.is_some(), "--cluster-mode"),
+            (self.advertise_addr.is_some(), "--advertise-addr"),
+            (self.election.is_some(), "--election"),
+            (self.on_lost_lease.is_some(), "--on-lost-lease"),
+            (self.leader_validity.is_some(), "--leader-validity"),
+            (self.election_session_timeout.is_some(), "--election-session-timeout"),
+        ]
+        .into_iter()
+        .find_map(|(given, option)| given.then_some(option))
+    }
+
+    /// Checks them; none where the server is alone.
+    pub(super) fn options(
+        self,
+        db: &Database,
+        addr: SocketAddr,
+        check_interval: Duration,
+    ) -> Result<Option<ClusterOptions>, Failure> {
+        if self.cluster != Some(true) {
+            return match self.given() {
+                None => Ok(None),
+                Some(option) => Err(Failure::usage(format!("{option} requires --cluster"))),
+            };
+        }
+        if !matches!(db, Database::Postgres(..)) {
+            return Err(Failure::usage(
+                "--cluster requires a PostgreSQL database (--db postgres://...): the servers share it for leader \
+                 election and history",
+            ));
+        }
+        let later = [
+            (self.cluster_mode == Some(ClusterMode::Shared), "--cluster-mode shared", "standby"),
+            (self.election == Some(Election::Lease), "--election lease", "lock"),
+        ];
+        if let Some((_, option, instead)) = later.into_iter().find(|(given, ..)| *given) {
+            return Err(Failure::usage(format!("{option} is not in this version of Orbit"))
+                .hint(format!("leave it out, or say {instead}")));
+        }
+        let validity = self.leader_validity.map_or(Duration::from_secs(3), |given| given.0);
+        if validity < check_interval * 2 {
+            return Err(Failure::usage(format!(
+                "--leader-validity is {} s, and a check is made every {} s (--check-interval); give at least twice that, \
+                 or each late answer costs the lead",
+                validity.as_secs_f64(),
+                check_interval.as_secs_f64()
+            )));
+        }
+        let session = self.election_session_timeout.map_or(Duration::from_secs(5), |given| given.0);
+        if session <= validity {
+            return Err(Failure::usage(format!(
+                "--election-session-timeout is {} s, and a leader may serve for {} s after its last good check \
+                 (--leader-validity); give more than that, or a successor is elected while it still serves",
+                session.as_secs_f64(),
+                validity.as_secs_f64()
+            )));
+        }
+        let own = (!addr.ip().is_unspecified()).then(|| format!("http://{addr}"));
+        let advertise_addr = self.advertise_addr.map(check_url).transpose()?.or(own);
+        Ok(Some(ClusterOptions {
+            advertise_addr,
+            on_lost_lease: self.on_lost_lease.unwrap_or_default(),
+            leader_validity: validity,
+            election_session_timeout: session,
+        }))
+    }
+}
+
+/// An address that clients are sent to, and that goes into a header.
+fn check_url(text: String) -> Result<String, Failure> {
+    let host = text.strip_prefix("http://").or(text.strip_prefix("https://")).unwrap_or_default();
+    if host.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(Failure::usage(format!(
+            "--advertise-addr is {text:?}; give the URL that clients reach this server at, such as \
+             http://orbit-0.internal:7233"
+        )));
+    }
+    Ok(text.trim_end_matches('/').to_owned())
+}
