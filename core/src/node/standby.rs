@@ -166,7 +166,7 @@ impl<M: Mutants> Node<M> {
         let node_id = self.config.node_id.clone();
         self.log(LogEvent::LeadershipLost { node_id, reason: reason.clone() });
         let stopping = matches!(self.phase, Phase::Stopping { .. });
-        self.refuse_all(&format!("this server leads no more: {reason}"));
+        self.refuse_all(&format!("fenced: {reason}"));
         match on_lost_lease {
             _ if stopping => {
                 self.log(LogEvent::Stopped { clean: false });

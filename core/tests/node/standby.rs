@@ -198,6 +198,8 @@ fn a_write_of_one_who_was_deposed_is_refused_and_the_request_is_told_so() {
     take_over(&mut bench);
     let response = starts(&mut bench, "e");
     assert_eq!(code(&response), "FENCED");
+    let Reply::Error(error) = response.reply else { unreachable!("it has a code") };
+    assert_eq!(error.message, "fenced: this server led term 1, and the cluster is at term 2");
     assert!(bench.store.executions().is_empty());
     assert_eq!(lost(&bench), ["this server led term 1, and the cluster is at term 2"]);
 }

@@ -59,7 +59,7 @@ fn an_empty_token_is_refused_with_what_to_do_wherever_it_comes_from() {
 }
 
 #[test]
-fn options_of_later_releases_are_refused_with_their_reason() {
+fn a_cluster_wants_postgresql_and_options_of_later_releases_are_refused_with_their_reason() {
     let cluster = run(orbit(&["server", "--cluster", "--db", "orbit.db"]));
     assert_eq!(
         (cluster.code, cluster.stderr.as_str()),
@@ -69,9 +69,9 @@ fn options_of_later_releases_are_refused_with_their_reason() {
              election and history\n"
         )
     );
-    let postgres = run(orbit(&["server", "--cluster", "--db", "postgres://localhost/orbit"]));
-    assert_eq!(postgres.code, 2);
-    assert!(error(&postgres).contains("not in this version"), "{postgres:?}");
+    let shared = run(orbit(&["server", "--cluster", "--db", "postgres://localhost/orbit", "--cluster-mode", "shared"]));
+    assert_eq!(shared.code, 2);
+    assert!(error(&shared).contains("--cluster-mode shared is not in this version"), "{shared:?}");
     let mut by_variable = orbit(&["server"]);
     by_variable.env("ORBIT_CLUSTER", "true");
     assert!(error(&run(by_variable)).contains("--cluster requires a PostgreSQL database"));
@@ -194,7 +194,8 @@ fn settings_that_a_server_would_refuse_are_refused_when_they_are_shown() {
     for (arguments, why) in [
         (&["--session-timeout", "0.1"][..], "at least 0.5 s"),
         (&["--log-level", "loud"], "--log-level"),
-        (&["--node-timeout", "5"], "requires --cluster"),
+        (&["--leader-validity", "5"], "requires --cluster"),
+        (&["--node-timeout", "5"], "not in this version"),
         (&["--config", "/no/such/file.toml"], "cannot be read"),
     ] {
         let refused = run(orbit(&[&["config", "show"], arguments].concat()));
