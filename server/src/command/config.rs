@@ -97,13 +97,6 @@ fn values(options: &Options, log: &LogSettings) -> Vec<(&'static str, Value)> {
         ("session_timeout", seconds(options.session_timeout)),
         ("heartbeat_interval", seconds(options.heartbeat_interval)),
         ("check_interval", seconds(options.check_interval)),
-        ("cluster", options.cluster.is_some().into()),
-        ("cluster_mode", of_cluster(&|_| "standby".into())),
-        ("advertise_addr", of_cluster(&|cluster| cluster.advertise_addr.as_deref().into())),
-        ("election", of_cluster(&|_| "lock".into())),
-        ("on_lost_lease", of_cluster(&|cluster| name_of(cluster.on_lost_lease.to_possible_value()))),
-        ("leader_validity", of_cluster(&|cluster| seconds(cluster.leader_validity))),
-        ("election_session_timeout", of_cluster(&|cluster| seconds(cluster.election_session_timeout))),
         ("max_active_executions", options.max_active_executions.into()),
         ("max_history_events", options.max_history_events.into()),
         ("max_fan_out", options.max_fan_out.into()),
@@ -116,6 +109,13 @@ fn values(options: &Options, log: &LogSettings) -> Vec<(&'static str, Value)> {
         ("max_worker_sessions", options.max_worker_sessions.into()),
         ("log_format", format),
         ("log_level", log.log_level.as_deref().unwrap_or(telemetry::DEFAULT_LEVEL).into()),
+        ("cluster", options.cluster.is_some().into()),
+        ("cluster_mode", of_cluster(&|_| "standby".into())),
+        ("advertise_addr", of_cluster(&|cluster| cluster.advertise_addr.as_deref().into())),
+        ("election", of_cluster(&|_| "lock".into())),
+        ("on_lost_lease", of_cluster(&|cluster| name_of(cluster.on_lost_lease.to_possible_value()))),
+        ("leader_validity", of_cluster(&|cluster| seconds(cluster.leader_validity))),
+        ("election_session_timeout", of_cluster(&|cluster| seconds(cluster.election_session_timeout))),
     ]
 }
 
