@@ -3,7 +3,7 @@
 use orbit_core::api::Request;
 use orbit_core::api::request::Message;
 use orbit_core::definition::Definition;
-use orbit_core::execution::event::{AbortReason, Event, Recorded};
+use orbit_core::execution::event::{AbortReason, Carried, Continued, Event, Recorded};
 use orbit_core::id::{ClusterId, ExecutionId, GroupId, Incarnation, Run, Seq, Term, UnitKey};
 use orbit_core::node::LogEvent;
 use orbit_core::store::append::*;
@@ -46,9 +46,14 @@ fn raised(before: u64, after: u64) -> Change {
 
 /// An append of these events to the execution `x`, which is new.
 fn append(term: u64, events: Vec<(u64, i64, Event)>) -> Change {
-    let store = |(seq, at, event)| {
+    append_runs(term, events.into_iter().map(|(seq, at, event)| (1, seq, at, event)).collect())
+}
+
+/// The same, with the run of each event.
+fn append_runs(term: u64, events: Vec<(u32, u64, i64, Event)>) -> Change {
+    let store = |(run, seq, at, event)| {
         let recorded = Recorded { seq: Seq(seq), at_ms: ClusterMs(at), event };
-        StoredEvent { run: Run(1), seq: recorded.seq, at_ms: recorded.at_ms, bytes: recorded.encode() }
+        StoredEvent { run: Run(run), seq: recorded.seq, at_ms: recorded.at_ms, bytes: recorded.encode() }
     };
     let member = Member {
         execution: ExecutionId::new("x"),
@@ -243,6 +248,125 @@ fn an_item_that_takes_a_signal_while_an_earlier_one_waits_is_found() {
     };
     assert_eq!(taken_by("all[0]"), Ok(()));
     assert!(message(taken_by("all[1]")).contains("takes a signal while"));
+}
+
+/// A workflow that takes one signal in a run, and has three runs.
+fn looping() -> Value {
+    json!({"name": "Loop", "version": "1", "signals": {"go": {}}, "steps": [
+        {"id": "nap", "sleep": "1s"},
+        {"id": "first", "await": "go"},
+        {"id": "again", "when": "${ execution.run < 3 }", "continue_as_new": "${ steps.first.output }"}]})
+}
+
+/// The first run of it takes one of two signals, and continues as new.
+fn first_run() -> Vec<(u32, u64, i64, Event)> {
+    let input = json!({"n": 1}).into();
+    let events = vec![
+        created_of(&looping()),
+        Event::WorkflowStarted,
+        Event::TimerStarted { step: "nap".into(), fire_at_ms: ClusterMs(5) },
+        received(1, Some("a")),
+        received(2, Some("b")),
+        Event::TimerFired { step: "nap".into() },
+        consumed("first", 4),
+        Event::WorkflowContinuedAsNew { input, next_run: Run(2) },
+    ];
+    numbered(events).into_iter().map(|(seq, at, event)| (1, seq, at, event)).collect()
+}
+
+/// What the next run begins with.
+fn begins(input: Value, created: i64) -> Event {
+    let left = Continued { created_at_ms: ClusterMs(created), started_with: None, sent: Default::default() };
+    match created_of(&looping()) {
+        Event::WorkflowCreated { workflow, version, definition_hash, labels, cluster_id, parent, .. } => {
+            let (input, run, continued) = (input.into(), Run(2), Some(left));
+            Event::WorkflowCreated {
+                workflow,
+                version,
+                definition_hash,
+                input,
+                labels,
+                cluster_id,
+                run,
+                parent,
+                continued,
+            }
+        }
+        other => panic!("a first event, not {other:?}"),
+    }
+}
+
+fn comes_again(n: u64, seq: u64) -> Event {
+    let Message { name, payload, .. } = message_of(n, None);
+    let carried = Some(Carried { run: Run(1), seq: Seq(seq) });
+    Event::SignalReceived { signal: name, payload, signal_id: None, carried }
+}
+
+/// What the checks of histories and of signals say of the first run and what follows it, in one group.
+fn runs(second: Vec<(u32, u64, i64, Event)>) -> (Checked, Checked) {
+    let mut book = Book::new(vec![looping()]);
+    for message in [message_of(1, Some("a")), message_of(2, Some("b"))] {
+        book.asked(&Request::Signal { execution: "x".into(), signal: message });
+    }
+    let mut checks = Checks::default();
+    feed(&mut checks, raised(0, 1)).unwrap();
+    let change = append_runs(1, first_run().into_iter().chain(second).collect());
+    let store = ModelStore::new(ClusterId(Uuid::nil()));
+    let commit = Commit { transaction: "append", changes: vec![change] };
+    let committed = Committed { commit: &commit, store: &store, book: &book, steady_clock: false };
+    let histories = checks.history.on_commit(&committed, &mut Coverage::default());
+    let signals = SignalCheck::default().on_commit(&committed, &checks.history, &mut Coverage::default());
+    (histories, signals)
+}
+
+#[test]
+fn runs_that_do_not_follow_each_other_and_signals_that_are_lost_between_them_are_found() {
+    let input = || json!({"n": 1});
+    let second =
+        |events: Vec<Event>| numbered(events).into_iter().map(|(seq, at, event)| (2, seq, at, event)).collect();
+    // The tables are empty, which is found only where everything else holds.
+    let of = |events| message(runs(second(events)).0);
+    assert!(of(vec![begins(input(), 5), comes_again(2, 5)]).contains("its row says None"));
+    assert!(message(runs(Vec::new()).0).contains("the next run did not begin with it"));
+    assert!(of(vec![begins(json!({"n": 2}), 5)]).contains("what the one before left to it is"));
+    assert!(of(vec![begins(input(), 4)]).contains("what the one before left to it is"));
+    assert!(of(vec![created_of(&looping())]).contains("it says that it begins run 1"));
+    assert!(of(vec![Event::WorkflowStarted]).contains("x begins with"));
+    let third = vec![(3, 1, 5, begins(input(), 5))];
+    assert!(message(runs(third).0).contains("is of run 3, and 2 goes on"));
+    let finished = vec![(1, 9, 5, Event::WorkflowStarted)];
+    assert!(message(runs(finished).0).contains("is of run 1, and 2 goes on"));
+    let early = vec![(2, 1, 4, begins(input(), 5))];
+    assert!(message(runs(early).0).contains("time went back"));
+
+    let of = |events| runs(second(events)).1;
+    assert_eq!(of(vec![begins(input(), 5), comes_again(2, 5), Event::WorkflowStarted]), Ok(()));
+    assert!(message(of(vec![begins(input(), 5)])).contains("begins without"));
+    assert!(message(of(vec![begins(input(), 5), Event::WorkflowStarted])).contains("begins without"));
+    assert!(message(of(vec![begins(input(), 5), comes_again(2, 4)])).contains("comes again from #4"));
+    assert!(message(of(vec![begins(input(), 5), comes_again(1, 4)])).contains("the run before left []"));
+    let twice = vec![begins(input(), 5), comes_again(2, 5), comes_again(2, 5)];
+    assert!(message(of(twice)).contains("the run before left []"));
+    let again = vec![begins(input(), 5), comes_again(2, 5), received(2, Some("b"))];
+    assert!(message(of(again)).contains("recorded a second time"));
+}
+
+#[test]
+fn a_run_that_continues_otherwise_than_its_definition_says_is_found_by_the_interpreter() {
+    let ends = |input: Value| {
+        let mut checks = Checks::default();
+        let book = Book::new(vec![looping()]);
+        feed(&mut checks, raised(0, 1)).unwrap();
+        let mut events = first_run();
+        events[7].3 = Event::WorkflowContinuedAsNew { input: input.clone().into(), next_run: Run(2) };
+        events.extend([(2, 1, 5, begins(input, 5)), (2, 2, 5, comes_again(2, 5))]);
+        let _ = feed_with(&mut checks, append_runs(1, events), &book);
+        let limits = Limits { max_payload: 1_000, max_fan_out: 10 };
+        let id = ExecutionId::new("x");
+        interpreter::check(&id, checks.history.runs(&id).expect("it was taken in"), limits)
+    };
+    assert_eq!(ends(json!({"n": 1})), Ok(()));
+    assert!(message(ends(json!({"n": 2}))).contains("and by the definition: Some"));
 }
 
 /// What the check of courses says of a history.

@@ -28,6 +28,8 @@ const EARLY_MS: i64 = 3;
 #[derive(Debug, Default)]
 pub struct HistoryCheck {
     executions: BTreeMap<ExecutionId, Runs>,
+    /// Whose each idempotency key is.
+    keys: BTreeMap<String, (ExecutionId, Run, UnitKey)>,
 }
 
 /// What is known of one run of an execution.
@@ -199,6 +201,11 @@ impl HistoryCheck {
             marks.hit(Mark::DirectDispatch);
         }
         for (run, event) in &events {
+            if let Event::StepScheduled { step, idempotency_key, .. } = &event.event {
+                let own = (id.clone(), *run, step.clone());
+                let whose = self.keys.entry(idempotency_key.clone()).or_insert_with(|| own.clone());
+                ensure!(*whose == own, CHECK, "{own:?} has the idempotency key of {whose:?}");
+            }
             if was_parked && matches!(event.event, Event::TimerFired { .. }) {
                 marks.hit(Mark::Woken);
             }

@@ -128,11 +128,10 @@ impl World {
             let mut id = if to_one_that_runs { dice.pick(&running).clone() } else { id };
             if dice.chance(habits.talk) {
                 let loops = |id: &&ExecutionId| self.checks.history.get(id).is_some_and(|t| t.may_be_carried());
-                let looping: Vec<&ExecutionId> = running.iter().filter(loops).collect();
-                if !looping.is_empty() {
-                    id = (*dice.pick(&looping)).clone();
-                }
-                self.clients[index].talks_to = Some(id.clone());
+                // All clients gather around the same one.
+                let looping = running.iter().find(loops).cloned();
+                self.clients[index].talks_to.clone_from(&looping);
+                id = looping.unwrap_or(id);
             }
             return Some(self.next_message(id));
         }
