@@ -256,7 +256,11 @@ impl<'a> Interpreter<'a> {
         }
         match &recorded.event {
             Event::WorkflowStarted => self.started = true,
-            Event::ContinueSuggested { .. } => self.suggested = true,
+            // Nothing goes on by it alone, and what time did in the same moment it did before anything else.
+            Event::ContinueSuggested { .. } => {
+                self.suggested = true;
+                return Ok(false);
+            }
             Event::StepScheduled { step, input, .. } => {
                 let given = self.given.get(step);
                 if given != Some(input) {
