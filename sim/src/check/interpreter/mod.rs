@@ -239,6 +239,7 @@ impl<'a> Interpreter<'a> {
             }
             // Another attempt: of a unit that goes on, nothing new.
             Event::StepScheduled { attempt, redelivery, .. } => return Ok(*attempt > 1 || *redelivery),
+            Event::ChildEndRequested { timed_out, .. } => return Ok(*timed_out),
             Event::ChildScheduled { attempt, .. } if *attempt > 1 => drop(self.of_child(event)?),
             Event::StepSucceeded { step, token: None, .. } | Event::StepFailed { step, .. } => {
                 let Some(unit @ Unit::Awaiting) = self.units.get_mut(step) else { return Ok(false) };
