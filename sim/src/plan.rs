@@ -76,11 +76,11 @@ pub struct ClusterPlan {
 
 impl ClusterPlan {
     /// Half of the plans on PostgreSQL have one.
-    fn draw(seed: u64, store: StoreKind) -> Option<ClusterPlan> {
+    fn draw(seed: u64, store: StoreKind, check_ms: u64) -> Option<ClusterPlan> {
         let mut d = Dice::new(seed, Stream::Cluster);
         (d.chance(Ratio::new(1, 2)) && store == StoreKind::Postgres).then(|| ClusterPlan {
             servers: *d.pick(&[2, 2, 3]),
-            validity_ms: *d.pick(&[1_500, 3_000]),
+            validity_ms: (*d.pick(&[600, 1_500, 3_000])).max(2 * check_ms),
             slice_ms: *d.pick(&[400, 2_000, 10_000]),
             exits: d.chance(Ratio::new(1, 4)),
             session_timeout_ms: 5_000,
@@ -134,6 +134,9 @@ pub struct DatabasePlan {
     pub cut: Ratio,
     /// A connection breaks when something is answered on it.
     pub cut_answer: Ratio,
+    /// An answer takes so much longer, and what comes after it on its connection too.
+    pub slow_answer: Ratio,
+    pub slow_ms: [u64; 2],
     /// The connections of a dead server stay open for seconds.
     pub silent_death: Ratio,
     pub statement_timeout_ms: u64,
@@ -172,6 +175,8 @@ impl DatabasePlan {
             latency_us: if far { [500, 30_000] } else { [50, 1_500] },
             cut: ratio(&mut d, &[400, 100, 25]),
             cut_answer: ratio(&mut d, &[400, 100, 25]),
+            slow_answer: ratio(&mut d, &[200, 40, 8]),
+            slow_ms: [50, 2_500],
             silent_death: ratio(&mut d, &[4, 2]),
             statement_timeout_ms: *d.pick(&[1_000, 5_000, 20_000]),
             lock_timeout_ms: *d.pick(&[200, 1_000]),
@@ -193,7 +198,7 @@ impl DatabasePlan {
             (plan.stands_still, plan.still_us) = (Ratio::new(1, 2), [10_000, 900_000]);
             (plan.waits_for_replica, plan.replica_us) = (Ratio::new(1, 2), [10_000, 900_000]);
             plan.cut = Ratio::new(1, 8);
-            plan.session_killed.chance = Ratio::new(1, 6);
+            plan.session_killed.chance = Ratio::new(1, 2);
             plan.restart = Fault { chance: Ratio::new(1, 8), shortest_ms: 800, longest_ms: 3_000 };
         }
         (kind, plan)
@@ -301,7 +306,7 @@ impl Plan {
         let session_timeout_ms = d.between([2_000, 6_000]);
         let slow_disk = d.chance(Ratio::new(1, 4));
         let slow_network = d.chance(Ratio::new(1, 4));
-        Plan {
+        let mut plan = Plan {
             seed,
             chaos_ms: d.between([8_000, 24_000]),
             heal_ms: 240_000,
@@ -329,7 +334,7 @@ impl Plan {
                 max_append_bytes: *d.pick(&[600, 4_000, 1 << 20]),
                 drift_ppm: *d.pick(&[[0, 0], [0, 50], [0, 200]]),
             },
-            cluster: ClusterPlan::draw(seed, store),
+            cluster: None,
             network: NetworkPlan {
                 latency_us: if slow_network { [1_000, 200_000] } else { [50, 2_000] },
                 lose_request: ratio(&mut d, &[200, 40, 10]),
@@ -385,7 +390,9 @@ impl Plan {
                 worker_leaves: fault(&mut d, &[60, 20], [100, 4_000]),
                 early_wake: ratio(&mut d, &[50]),
             },
-        }
+        };
+        plan.cluster = ClusterPlan::draw(seed, store, plan.server.check_ms);
+        plan
     }
 
     /// The same with one option changed: `key` is a path such as `faults.pause`, which `0` switches off whatever kind

@@ -169,7 +169,9 @@ impl World {
     }
 
     fn send_back(&mut self, id: LinkId, heard: Heard) {
-        let latency = self.link_latency();
+        let slow = self.link_chance(self.plan.database.slow_answer);
+        let ms = self.dice.database.between(self.plan.database.slow_ms);
+        let latency = self.link_latency() + if slow { ms * 1_000 } else { 0 };
         let now = self.now;
         let Some(link) = self.database().links.get_mut(&id) else { return };
         if link.cut {

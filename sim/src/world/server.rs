@@ -181,6 +181,8 @@ impl World {
         }
         match event {
             ProcessEvent::Wake(generation) if generation == process.timer.1 => {
+                // It is set anew, for the same time too where it fired early.
+                self.process(pid).timer.0 = None;
                 let checked = self.checks.pace.on_wake(self.now);
                 self.holds(checked);
                 self.give(pid, Input::Wake);

@@ -164,6 +164,11 @@ impl<D: Domain> Engine<D> {
         self.state.sessions.get(&session).is_some_and(SessionOf::<D>::is_busy)
     }
 
+    /// Whether its transaction is committed here, and waits for a replica.
+    pub fn is_committing(&self, session: SessionId) -> bool {
+        self.state.sessions.get(&session).is_some_and(|s| s.committing.is_some())
+    }
+
     /// Whom a session waits for; empty if it does not wait for a lock.
     pub fn blockers(&self, session: SessionId) -> Vec<SessionId> {
         self.state.locks.blockers(session)

@@ -10,13 +10,20 @@ use crate::world::server::Pid;
 use orbit_core::node::Connection;
 
 impl World {
-    /// Some session, if there is one: mostly one that does something.
+    /// Some session, if there is one: mostly one that does something, and of those rather one that has committed and does
+    /// not say so yet.
     fn some_session(&mut self) -> Option<SessionId> {
         let engine = &self.database().engine;
         let all: Vec<SessionId> = engine.sessions().collect();
         let busy: Vec<SessionId> = all.iter().copied().filter(|s| engine.is_busy(*s)).collect();
+        let committing: Vec<SessionId> = busy.iter().copied().filter(|s| engine.is_committing(*s)).collect();
         let mostly = self.dice.faults.chance(Ratio::new(3, 4));
-        let from = if mostly && !busy.is_empty() { busy } else { all };
+        let rather = self.dice.faults.chance(Ratio::new(1, 2));
+        let from = match (mostly, rather) {
+            (true, true) if !committing.is_empty() => committing,
+            (true, _) if !busy.is_empty() => busy,
+            _ => all,
+        };
         (!from.is_empty()).then(|| *self.dice.faults.pick(&from))
     }
 
