@@ -325,7 +325,6 @@ impl<M: Mutants> Node<M> {
             holder.cancels.insert(token);
             // A waiting poll tells it at once.
             if let Some((poll, _)) = self.polls.with_room(session) {
-                self.polls.get_mut(poll).expect("it waits").eager = true;
                 self.answer_poll_when_due(poll);
             }
         }

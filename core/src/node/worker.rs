@@ -276,7 +276,10 @@ impl<M: Mutants> Node<M> {
 
     /// Answers a poll if nothing of it is open and there is something to say, or its time is over.
     pub(super) fn answer_poll_when_due(&mut self, id: RequestId) {
-        if !self.polls.is_due(id, self.now.mono) {
+        // What its worker is to stop, it is told at once; another poll of the session may have told it meanwhile.
+        let session = self.polls.get(id).and_then(|poll| self.sessions.get(poll.session));
+        let news = session.is_some_and(|session| !session.cancels.is_empty());
+        if !self.polls.is_due(id, self.now.mono, news) {
             return;
         }
         let poll = self.polls.close(id).expect("it is due");

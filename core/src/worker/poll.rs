@@ -99,6 +99,10 @@ impl Polls {
     }
 
     /// A poll that waits.
+    pub fn get(&self, request: RequestId) -> Option<&WaitingPoll> {
+        self.waiting.get(&request)
+    }
+
     pub fn get_mut(&mut self, request: RequestId) -> Option<&mut WaitingPoll> {
         self.waiting.get_mut(&request)
     }
@@ -173,11 +177,12 @@ impl Polls {
         able.map(|(id, poll)| (id, poll.room, poll.contracts.clone())).collect()
     }
 
-    /// Whether a poll can be answered: nothing is open, and there is something to say or no more time.
-    pub fn is_due(&self, request: RequestId, now: Mono) -> bool {
+    /// Whether a poll can be answered: nothing is open, and there is something to say (`news`: something beside what is in the
+    /// poll) or no more time.
+    pub fn is_due(&self, request: RequestId, now: Mono, news: bool) -> bool {
         self.waiting.get(&request).is_some_and(|poll| {
             let closed = poll.reserved == 0 && poll.outcomes.iter().all(Option::is_some);
-            closed && (poll.eager || !poll.assigned.is_empty() || poll.deadline <= now)
+            closed && (poll.eager || news || !poll.assigned.is_empty() || poll.deadline <= now)
         })
     }
 
@@ -249,10 +254,10 @@ mod tests {
         let mut polls = Polls::default();
         open(&mut polls, 1, &["a"], 1);
         polls.reserve(&contract("a"));
-        assert!(!polls.is_due(RequestId(1), Mono(100)));
+        assert!(!polls.is_due(RequestId(1), Mono(100), false));
         polls.release(RequestId(1));
-        assert!(!polls.is_due(RequestId(1), Mono(99)));
-        assert!(polls.is_due(RequestId(1), Mono(100)));
+        assert!(!polls.is_due(RequestId(1), Mono(99), false));
+        assert!(polls.is_due(RequestId(1), Mono(100), false));
     }
 
     #[test]

@@ -64,7 +64,8 @@ impl World {
     pub(super) fn client_goes(&mut self, index: usize) {
         let doing = match self.clients[index].doing.take() {
             Some(doing) => doing,
-            None if self.is_helper(index) && self.audit.is_none() => match self.owed() {
+            // A start that was given up may begin its execution after everything seemed over: it is helped, too.
+            None if self.is_helper(index) => match self.owed() {
                 Some(request) => Doing { request, must: true, tries: 0, exchange: None },
                 None if self.healed => return self.at(self.now.plus_ms(HELPER_MS), Event::Client(index)),
                 None => return,
