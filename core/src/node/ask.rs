@@ -1,7 +1,7 @@
 //! What clients ask of an execution: to cancel or terminate it, signals, updates, queries.
 
-use super::draft::{Draft, unknown};
-use super::request::Open;
+use super::draft::Draft;
+use super::request::{Open, unknown_execution};
 use super::slot::{Resident, Slot, Work};
 use super::{Node, RequestId};
 use crate::api::error::{ApiError, ErrorCode};
@@ -102,7 +102,7 @@ impl<M: Mutants> Node<M> {
         now: ClusterMs,
     ) -> Response {
         if draft.resident.is_none() {
-            return unknown(execution).into();
+            return unknown_execution(execution).into();
         }
         let answer = match ask {
             Ask::Cancel { reason } => {

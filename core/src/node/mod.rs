@@ -9,7 +9,7 @@
 //! * `ask`: what clients ask of a running execution: cancel, terminate, signals, updates, queries.
 //! * `slot`, `load`: executions in memory, how they come in and how they leave.
 //! * `family`: parents and children, which begin and end together.
-//! * `draft`: what one execution wants written next, by the `rules` of what may be; `commit`: the batch, and what follows from its outcome.
+//! * `draft`: what one execution wants written next, by the `rules` of what may be, with its `rows`; `commit`: the batch, and what follows from its outcome.
 //! * `away`: what is said at once while the database does not answer.
 //! * `trouble`: what the log says of a store that fails.
 //! * `registry`: who registered here, for people.
@@ -35,6 +35,7 @@ mod queue;
 mod read;
 mod registry;
 mod request;
+mod rows;
 mod rules;
 mod slot;
 mod standby;

@@ -8,7 +8,7 @@ use super::slot::{Resident, task_id};
 use crate::api::response::QueueView;
 use crate::execution::{State, UnitStatus};
 use crate::id::{ExecutionId, TaskId, TaskName};
-use crate::node::draft::contract_of;
+use crate::node::rows::contract_of;
 use crate::store::append::{TaskChange, TaskState};
 use crate::time::ClusterMs;
 use std::collections::BTreeMap;
