@@ -18,7 +18,7 @@ pub struct ClusterSettings {
     /// How the servers share the work; in this version, one leads and the others stand by [default: standby].
     #[arg(long, env = "ORBIT_CLUSTER_MODE", value_enum)]
     pub cluster_mode: Option<ClusterMode>,
-    /// The address that the others hand out for this server while it leads [default: http://<addr>, unless that is a
+    /// The address that the others hand out for this server while it leads [default: that of --addr, unless it is a
     /// wildcard].
     #[arg(long, env = "ORBIT_ADVERTISE_ADDR", value_name = "URL")]
     pub advertise_addr: Option<String>,
