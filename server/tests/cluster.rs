@@ -4,7 +4,7 @@ mod common;
 
 use common::raw::{self, Answer};
 use common::{PATIENCE, Server, aside, folder, orbit, run, wait_for};
-use orbit_sdk::{Client, Execution, Format, StartOptions, Status, json};
+use orbit_sdk::{Client, Execution, Format, StartOptions, Status, Worker, json};
 use orbit_support::{Database, Postgres};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -227,4 +227,65 @@ async fn servers_of_different_modes_are_refused_on_one_database() {
     alone.arg(&url);
     let alone = aside(|| run(alone)).await;
     assert!(alone.stderr.contains("servers in standby mode") && alone.stderr.contains("--cluster"), "{alone:?}");
+}
+
+#[tokio::test]
+async fn the_command_line_and_clients_that_know_a_standby_alone_reach_the_leader() {
+    let cluster = Cluster::new().await;
+    let (a, b) = cluster.pair().await;
+    let file = cluster.folder.path().join("waits.yaml");
+    std::fs::write(&file, WAITS).expect("a file can be written");
+    let file = file.to_str().expect("a plain path").to_owned();
+    let url = b.url();
+    for arguments in [
+        vec!["deploy", file.as_str(), "--server", url.as_str()],
+        vec!["start", "Waits", "--id", "w1", "--server", url.as_str()],
+        vec!["executions", "signal", "w1", "go", "--server", url.as_str()],
+    ] {
+        let command = orbit(&arguments);
+        let ended = aside(|| run(command)).await;
+        assert_eq!(ended.code, 0, "{arguments:?}: {ended:?}");
+    }
+    let ended = b.client().wait("w1", Duration::from_secs(20)).await.expect("it is shown");
+    assert_eq!(ended.status(), &Status::Completed);
+    assert_eq!(health(&a)["term"], json!(1));
+}
+
+#[tokio::test]
+async fn a_worker_that_knows_both_servers_finishes_its_orders_over_a_kill() {
+    const TASKS: &str = "name: Tasks\nversion: 1.0.0\nsteps:\n  - {id: a, task: t.a}\n  - {id: b, task: t.b}\n";
+    let cluster = Cluster::new().await;
+    let (a, b) = cluster.pair().await;
+    let both = format!("{},{}", a.url(), b.url());
+    let client = Client::new(&both, None).expect("two addresses").with_patience(PATIENCE);
+    client.deploy(TASKS, Format::Yaml).await.expect("deployed");
+    let worker = Worker::builder()
+        .servers(&both)
+        .worker_id("both")
+        .task("t.a", "1", |_, _| async {
+            // So that the kill finds some of them under way.
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            Ok(json!(1))
+        })
+        .task("t.b", "1", |_, _| async { Ok(json!(2)) });
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let working = tokio::spawn(worker.build().expect("a worker").run(async move { drop(stopped.await) }));
+    let mut ids = Vec::new();
+    let mut leader = Some(a);
+    for n in 0..40 {
+        if n == 20 {
+            leader.take().expect("it leads").process.kill();
+        }
+        let id = format!("o{n}");
+        let options = StartOptions { execution_id: Some(id.clone()), ..StartOptions::default() };
+        client.start("Tasks", options).await.expect("started, here or there");
+        ids.push(id);
+    }
+    for id in &ids {
+        let ended = client.wait(id, Duration::from_secs(30)).await.expect("it is shown");
+        assert_eq!(ended.status(), &Status::Completed, "{id}");
+    }
+    assert_eq!(health(&b)["term"], json!(2));
+    drop(stop);
+    let _ = working.await.expect("no panic");
 }
