@@ -190,8 +190,11 @@ async fn a_clean_stop_of_the_leader_hands_over_and_one_of_a_standby_changes_noth
     let cluster = Cluster::new().await;
     let (mut a, b) = cluster.pair().await;
     let mut c = cluster.server("c", &[]);
+    wait_for("standby", PATIENCE, || c.process.log().contains("following the leader").then_some(()));
     c.process.signal(Signal::TERM);
     assert!(c.process.ended(PATIENCE).success());
+    // It stood in line for the lock, and does not wait for its place.
+    assert!(!c.process.log().contains("leaving its connection behind"), "{}", c.process.log());
     assert_eq!(health(&a)["role"], json!("leader"));
     a.process.signal(Signal::TERM);
     assert!(a.process.ended(PATIENCE).success());

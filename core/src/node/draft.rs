@@ -11,7 +11,7 @@ use crate::api::request::{Contract, Start, TaskOutcome};
 use crate::api::response::{Accepted, Reply, Response, ResultOutcome, Started};
 use crate::definition::Definition;
 use crate::execution::event::{Event, Recorded};
-use crate::execution::{Command, Refusal, State, admit};
+use crate::execution::{Command, Phase, Refusal, State, admit};
 use crate::id::{Epoch, ExecutionId, Run, Seq, SessionId, TaskId, Token, UnitKey};
 use crate::mutant::{Mutant, Mutants};
 use crate::store::append::{Expect, Member, OwnerChange, Status, StoredEvent, TaskChange, TaskState, Wake};
@@ -232,7 +232,12 @@ impl<M: Mutants> Node<M> {
         let before = slot.resident().map(Before::of);
         let mut draft = Draft::new(slot.resident().cloned());
         draft.may_end = ends || slot.orphan || slot.resident().is_none_or(|before| before.state.parent.is_none());
-        if draft.resident.is_some() {
+        // A run that has just followed another takes in what waits before it goes on: it may go on by continuing as new at
+        // once, again and again, and nothing would ever be taken in.
+        let follows = slot.resident().is_some_and(|resident| {
+            resident.state.phase == Phase::Created && resident.state.identity.run > Run(1) && !slot.queue.is_empty()
+        });
+        if draft.resident.is_some() && !follows {
             self.bound_history(&mut draft, now);
             draft.decide(now, &rules);
         }

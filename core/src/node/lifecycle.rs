@@ -121,6 +121,9 @@ impl<M: Mutants> Node<M> {
 
     /// Why requests are not taken in, for people.
     pub(super) fn why_not_ready(&self) -> Option<&'static str> {
+        if self.follows() {
+            return Some("this server is a standby");
+        }
         match self.phase {
             Phase::Serving { .. } => None,
             Phase::Campaigning { again: Some(_), .. } => Some("another server holds the election lock"),

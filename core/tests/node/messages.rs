@@ -4,6 +4,8 @@ use crate::bench::{Bench, code};
 use orbit_core::api::request::{Message, ReportForm, Request, TaskOutcome};
 use orbit_core::api::response::{Reply, Response};
 use orbit_core::execution::event::Event;
+use orbit_core::node::Input;
+use orbit_core::store::append::Status;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -348,4 +350,35 @@ fn an_update_that_is_answered_with_null_is_answered_so_again_in_a_later_run() {
     assert_eq!(update(&mut bench, json!(7), Some("u")), first);
     bench.restart();
     assert_eq!(update(&mut bench, json!(7), Some("u")), first);
+}
+
+#[test]
+fn an_execution_that_continues_as_new_at_once_for_ever_takes_in_what_is_asked_of_it() {
+    let mut bench = Bench::new();
+    let next = json!({"id": "next", "continue_as_new": {"n": "${ execution.run }"}});
+    let signals = json!({"note": {}});
+    bench.deploy(json!({"name": "Forever", "version": "1", "signals": signals, "steps": [next]}));
+    bench.hold = true;
+    let start = bench.send_start("Forever", "e", json!({}));
+    let write = |bench: &mut Bench| {
+        let (call, transaction) = bench.held.pop_front().expect("it goes on and on");
+        let reply = bench.run(transaction);
+        bench.give(Input::Store { call, reply });
+    };
+    for _ in 0..5 {
+        write(&mut bench);
+    }
+    assert_eq!(bench.answer(start).status, 201);
+    let note = Message { name: "note".into(), payload: Arc::new(json!(1)), key: Some("k".into()) };
+    let signal = bench.send(Request::Signal { execution: "e".into(), signal: note });
+    let terminate = bench.send(Request::Terminate { execution: "e".into(), reason: None });
+    for _ in 0..4 {
+        if !bench.held.is_empty() {
+            write(&mut bench);
+        }
+    }
+    assert_eq!(bench.answer(signal).status, 200);
+    let Reply::Terminated(view) = bench.answer(terminate).reply else { panic!("it is terminated") };
+    assert_eq!(view.item.status, Status::Terminated);
+    assert!(bench.held.is_empty(), "nothing goes on");
 }

@@ -272,8 +272,19 @@ impl Line {
     }
 
     fn close(&self) {
-        self.state().closing = true;
+        let mut state = self.state();
+        state.closing = true;
+        // Who stands in line for the election lock waits for nothing any more.
+        let waits = if self.role == Role::Election {
+            state.running.values_mut().filter_map(Option::take).collect()
+        } else {
+            Vec::new()
+        };
+        drop(state);
         self.changed.notify_all();
+        for token in waits {
+            cancel(token, &self.connector.address);
+        }
     }
 
     fn wait_until_closed(&self, until: Instant) -> bool {
