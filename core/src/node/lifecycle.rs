@@ -333,6 +333,8 @@ impl<M: Mutants> Node<M> {
             recovery_ms,
         });
         if self.standby().is_some() {
+            // Those who wait since before: the one who led may have recorded their ends.
+            self.read_for_waits();
             let (node_id, term, active_executions) = (self.config.node_id.clone(), fence.term, self.active);
             self.log(LogEvent::Leading { node_id, term, active_executions, recovery_ms });
         }

@@ -19,6 +19,7 @@ use crate::store::statement::{DefinitionRow, FenceRow, LockState, ReadHistory, R
 use crate::store::transaction::{Transaction, Verdict};
 use crate::time::Mono;
 use rand_chacha::rand_core::Rng;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// What is known of the cluster from outside.
@@ -106,10 +107,13 @@ impl<M: Mutants> Node<M> {
         self.read_for_waits();
     }
 
-    /// Nobody here learns of an end by itself: the rows are read once more.
-    fn read_for_waits(&mut self) {
-        let waiting: Vec<(RequestId, ExecutionId)> =
-            self.waits.iter().flat_map(|(execution, ids)| ids.iter().map(|id| (*id, execution.clone()))).collect();
+    /// Nobody here learns by itself of an end that another server recorded: the rows are read once more, but for those that
+    /// are being read still.
+    pub(super) fn read_for_waits(&mut self) {
+        let read = |purpose: &Purpose| if let Purpose::Read(id) = purpose { Some(*id) } else { None };
+        let under_way: BTreeSet<RequestId> = self.calls.unsettled().filter_map(read).collect();
+        let all = self.waits.iter().flat_map(|(execution, ids)| ids.iter().map(|id| (*id, execution.clone())));
+        let waiting: Vec<(RequestId, ExecutionId)> = all.filter(|(id, _)| !under_way.contains(id)).collect();
         for (id, execution) in waiting {
             self.send(Connection::Requests, Transaction::Summary(ReadSummary { execution }), Purpose::Read(id));
         }
@@ -237,9 +241,12 @@ impl<M: Mutants> Node<M> {
         }
     }
 
-    /// The definitions as the database has them now, in place of those that were known.
+    /// The definitions as the database had them when they were read. Those that a standby knew before are no more; one that
+    /// leads by now may have stored newer ones since, and forgets none.
     pub(super) fn know_definitions(&mut self, rows: Vec<DefinitionRow>) {
-        self.catalog = super::catalog::Catalog::default();
+        if self.follows() {
+            self.catalog = super::catalog::Catalog::default();
+        }
         self.learn_definitions(rows);
     }
 

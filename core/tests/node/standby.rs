@@ -285,3 +285,49 @@ fn a_database_of_another_mode_is_refused_with_what_would_be_right() {
         assert!(refused, "{:?}", bench.logs);
     }
 }
+
+#[test]
+fn definitions_that_were_read_before_a_standby_led_take_nothing_from_what_it_stored_since() {
+    let mut bench = follower();
+    bench.hold_all = true;
+    let read = bench.send(Request::ListWorkflows);
+    let (call, transaction) = bench.held.pop_back().expect("it reads the definitions");
+    assert_eq!(transaction.name(), "definitions");
+    let old = bench.run(transaction);
+    bench.store.set_lock(LockState::Mine);
+    bench.release();
+    assert_eq!(role(&mut bench).0, "leader");
+    bench.deploy(json!({"name": "Newer", "version": "1", "steps": [{"id": "a", "compute": 1}]}));
+    bench.give(Input::Store { call, reply: old });
+    assert_eq!(bench.answer(read).status, 200);
+    assert_eq!(bench.start("Newer", "n", json!({})).status, 201, "it is known still");
+}
+
+#[test]
+fn the_row_of_an_execution_that_is_waited_for_is_not_read_again_while_it_is_being_read() {
+    let mut bench = follower();
+    let wait = bench.send(Request::Wait { execution: "e".into(), timeout: Duration::from_secs(30) });
+    bench.silent = Some("summary");
+    let before = bench.ran.len();
+    bench.pass(Duration::from_secs(5));
+    let reads = bench.ran[before..].iter().filter(|name| **name == "unanswered").count();
+    assert_eq!(reads, 1);
+    assert!(!bench.responses.contains_key(&wait));
+}
+
+#[test]
+fn one_who_waits_on_a_standby_that_comes_to_lead_is_told_an_end_that_the_last_leader_recorded() {
+    let mut bench = follower();
+    let wait = bench.send(Request::Wait { execution: "e".into(), timeout: Duration::from_secs(60) });
+    let mut before = leader();
+    before.store = bench.store.clone();
+    before.store.set_lock(LockState::Mine);
+    before.restart();
+    assert_eq!(before.ask(Request::Terminate { execution: "e".into(), reason: None }).status, 200);
+    bench.store = before.store.clone();
+    bench.store.set_lock(LockState::Mine);
+    bench.release();
+    assert_eq!(role(&mut bench).0, "leader");
+    let Reply::Execution(view) = bench.answer(wait).reply else { panic!("the execution") };
+    assert_eq!(view.item.status.as_str(), "terminated");
+}
