@@ -232,8 +232,6 @@ fn node_config(options: &Options, addr: SocketAddr) -> NodeConfig {
             },
             ..Standby::default()
         });
-        // A check that is not answered must not keep a leader whose validity is over.
-        config.check_deadline = config.check_deadline.min(cluster.leader_validity);
     }
     config.session_timeout = options.session_timeout;
     config.heartbeat_interval = options.heartbeat_interval;

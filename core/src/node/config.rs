@@ -2,6 +2,7 @@
 
 use crate::cluster::Role;
 use crate::id::NodeId;
+use crate::store::calls::Deadlines;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -102,6 +103,16 @@ impl Default for Limits {
 }
 
 impl NodeConfig {
+    /// How long calls may take. A check that is not answered does not outlast the validity of a leader: the next reign would
+    /// wait behind it.
+    pub(super) fn deadlines(&self) -> Deadlines {
+        let checks = match &self.role {
+            Role::Single => self.check_deadline,
+            Role::Standby(standby) => self.check_deadline.min(standby.validity),
+        };
+        Deadlines { checks, others: self.call_deadline }
+    }
+
     /// The defaults, for a server of this name.
     pub fn new(node_id: NodeId) -> NodeConfig {
         NodeConfig {

@@ -56,7 +56,7 @@ use crate::mutant::{Mutants, NoMutants};
 use crate::node::counters::Counters;
 use crate::node::request::OpenRequest;
 use crate::node::slot::Slot;
-use crate::store::calls::{Calls, Deadlines, Progress};
+use crate::store::calls::{Calls, Progress};
 use crate::store::outcome::{FailureKind, Reply};
 use crate::store::transaction::{Transaction, Verdict};
 use crate::time::{ClusterMs, Mono, Now};
@@ -232,7 +232,7 @@ impl<M: Mutants> Node<M> {
             phase: lifecycle::Phase::Idle,
             checks: lifecycle::Checks::default(),
             clock: ClusterClock::default(),
-            calls: Calls::new(Deadlines { checks: config.check_deadline, others: config.call_deadline }),
+            calls: Calls::new(config.deadlines()),
             effects: VecDeque::new(),
             counters: Counters::default(),
             catalog: catalog::Catalog::default(),

@@ -94,6 +94,7 @@ impl<M: Mutants> Node<M> {
         if let Some(why) = self.why_not_ready() {
             return self.answer(id, ApiError::new(ErrorCode::NotReady, why));
         }
+        let Some(request) = self.read_for(id, request) else { return };
         match request {
             Request::Deploy { document, strict } => self.deploy(id, *document, strict),
             Request::ListWorkflows => {
@@ -105,13 +106,6 @@ impl<M: Mutants> Node<M> {
                 self.answer(id, response);
             }
             Request::Start(start) => self.start(id, start),
-            Request::ListExecutions(list) => self.list(id, list),
-            Request::GetExecution(execution) => self.get_execution(id, execution),
-            Request::GetHistory { execution, run, after, limit, max_bytes } => {
-                let read = ReadHistory { execution: execution.clone(), run, after, limit, max_bytes };
-                self.read(id, Read::History(execution), Transaction::History(read));
-            }
-            Request::Wait { execution, timeout } => self.wait(id, execution, timeout),
             Request::Cancel { execution, reason } => self.ask(id, &execution, Ask::Cancel { reason }),
             Request::Terminate { execution, reason } => self.ask(id, &execution, Ask::Terminate { reason }),
             Request::Signal { execution, signal } => self.ask(id, &execution, Ask::Signal(signal)),
@@ -122,15 +116,35 @@ impl<M: Mutants> Node<M> {
             Request::Heartbeat { session, holding } => self.heartbeat(id, session, holding),
             Request::Unregister { session } => self.unregister(id, session),
             Request::Report { session, results, form } => self.report(id, session, results, form),
-            Request::ListWorkers => self.read(id, Read::Workers, Transaction::Workers),
             Request::Health
             | Request::Gate
             | Request::Ready
             | Request::Livez
             | Request::Readyz
             | Request::Leaderz
-            | Request::Metrics => unreachable!("answered above"),
+            | Request::Metrics
+            | Request::ListExecutions(_)
+            | Request::GetExecution(_)
+            | Request::GetHistory { .. }
+            | Request::Wait { .. }
+            | Request::ListWorkers => unreachable!("answered above"),
         }
+    }
+
+    /// Answers what one who leads and one who follows read in the same way; gives back what is none of that.
+    pub(super) fn read_for(&mut self, id: RequestId, request: Request) -> Option<Request> {
+        match request {
+            Request::ListExecutions(list) => self.list(id, list),
+            Request::GetExecution(execution) => self.get_execution(id, execution),
+            Request::GetHistory { execution, run, after, limit, max_bytes } => {
+                let read = ReadHistory { execution: execution.clone(), run, after, limit, max_bytes };
+                self.read(id, Read::History(execution), Transaction::History(read));
+            }
+            Request::Wait { execution, timeout } => self.wait(id, execution, timeout),
+            Request::ListWorkers => self.read(id, Read::Workers, Transaction::Workers),
+            other => return Some(other),
+        }
+        None
     }
 
     /// Opens a request that must be answered within `time`.

@@ -15,7 +15,7 @@ use crate::id::{ExecutionId, Term};
 use crate::mutant::{Mutant, Mutants};
 use crate::node::request::Read;
 use crate::store::outcome::Failure;
-use crate::store::statement::{DefinitionRow, FenceRow, LockState, ReadHistory, ReadSummary, StandInLine};
+use crate::store::statement::{DefinitionRow, FenceRow, LockState, ReadSummary, StandInLine};
 use crate::store::transaction::{Transaction, Verdict};
 use crate::time::Mono;
 use rand_chacha::rand_core::Rng;
@@ -202,15 +202,8 @@ impl<M: Mutants> Node<M> {
 
     /// What a standby does with a request: what only reads is read from the database, the rest is the leader's.
     pub(super) fn on_standby_request(&mut self, id: RequestId, request: Request) {
+        let Some(request) = self.read_for(id, request) else { return };
         match request {
-            Request::ListExecutions(list) => self.list(id, list),
-            Request::GetExecution(execution) => self.get_execution(id, execution),
-            Request::GetHistory { execution, run, after, limit, max_bytes } => {
-                let read = ReadHistory { execution: execution.clone(), run, after, limit, max_bytes };
-                self.read(id, Read::History(execution), Transaction::History(read));
-            }
-            Request::Wait { execution, timeout } => self.wait(id, execution, timeout),
-            Request::ListWorkers => self.read(id, Read::Workers, Transaction::Workers),
             Request::ListWorkflows => self.read(id, Read::Workflows(None), Transaction::Definitions),
             Request::GetWorkflow { name, version } => {
                 self.read(id, Read::Workflows(Some((name, version))), Transaction::Definitions);
