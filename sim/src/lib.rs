@@ -6,19 +6,22 @@
 //!
 //! * [`store`]: the model of SQLite. [`postgres`]: the model of PostgreSQL.
 //! * [`world`]: the event queue, clocks, network, processes, clients and workers.
-//! * [`workload`]: what they run. [`plan`]: what goes wrong, and how often.
+//! * [`workload`]: what they run. [`plan`]: what goes wrong, and how often. [`fault`]: what did, and when; [`scenario`]: the
+//!   same from a file, and made small.
 //! * [`check`]: what must hold. [`coverage`]: what must have happened, for that to mean something.
 //! * [`mutant`]: mistakes planted to show that the checks find them.
 //! * [`report`]: traces, their hash, failures. [`run`]: runs of one seed and of many.
 
 pub mod check;
 pub mod coverage;
+pub mod fault;
 pub mod mutant;
 pub mod plan;
 pub mod postgres;
 pub mod report;
 pub mod rng;
 pub mod run;
+pub mod scenario;
 pub mod schema;
 pub mod store;
 pub mod workload;

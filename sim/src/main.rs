@@ -3,12 +3,16 @@
 use clap::{Args, Parser, Subcommand};
 use orbit_core::mutant::Mutant;
 use orbit_sim::coverage::Coverage;
+use orbit_sim::fault::{FaultKind, Moment};
 use orbit_sim::mutant::{self, Planted};
+use orbit_sim::plan::Plan;
 use orbit_sim::report::reproduce;
 use orbit_sim::run::{Ensemble, Explored, Shard, found_within, run, run_twice};
+use orbit_sim::scenario::{self, Scenario, Shrunk};
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -62,6 +66,38 @@ enum Command {
         #[command(flatten)]
         settings: Settings,
     },
+    /// Runs a scenario: a file that `shrink` wrote, or that was written by hand.
+    ///
+    /// Where the file says how the run fails, that failure is what is wanted (exit code 0), and any other end is not.
+    Replay {
+        file: PathBuf,
+        /// Writes everything that happens as JSON lines, to a file or to the standard output.
+        #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+        trace: Option<String>,
+        /// Without the mistake that the file plants: every check must hold.
+        #[arg(long)]
+        unplanted: bool,
+    },
+    /// Makes the failure of a seed, or of a scenario, small: the fewest faults, clients, workers and starts that still lead to it.
+    Shrink {
+        /// A scenario that fails.
+        #[arg(conflicts_with = "seed", required_unless_present = "seed")]
+        file: Option<PathBuf>,
+        /// A seed that fails.
+        #[arg(long, value_parser = parse_seed)]
+        seed: Option<u64>,
+        /// Plants a mistake.
+        #[arg(long, value_parser = mutant::parse, requires = "seed")]
+        mutant: Option<Mutant>,
+        /// Where the small scenario is written; `-` is the standard output.
+        #[arg(long, short, default_value = "-")]
+        out: String,
+        /// Gives up making it smaller after so many seconds.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+    },
+    /// Lists the faults and the moments that a scenario can name.
+    Faults,
     /// Plants each mistake in turn, and says after how many seeds it was found.
     Mutants {
         /// Half open, such as `0..100`.
@@ -132,6 +168,14 @@ fn main() -> ExitCode {
             shard: Shard::WHOLE,
             ..Ensemble::of(seeds)
         }),
+        Command::Replay { file, trace, unplanted } => replay(&file, trace.as_deref(), unplanted),
+        Command::Shrink { file, seed, mutant, out, seconds } => {
+            shrink(file.as_deref(), seed, mutant, &out, Duration::from_secs(seconds))
+        }
+        Command::Faults => {
+            faults();
+            Ok(0)
+        }
         Command::Mutants { seeds } => Ok(mutants(&seeds)),
         Command::Coverage { seeds } => coverage(&Ensemble::of(seeds)),
         Command::Census { seeds, workflows, jobs } => {
@@ -154,14 +198,7 @@ fn run_one(
 ) -> Result<u8, String> {
     let plan = Ensemble { settings, ..Ensemble::of(seed..seed + 1) }.plan(seed)?;
     eprintln!("{}", serde_json::to_string_pretty(&plan).expect("a plan is plain data"));
-    let out: Option<Box<dyn Write>> = match trace {
-        None => None,
-        Some("-") => Some(Box::new(BufWriter::new(std::io::stdout()))),
-        Some(path) => {
-            let file = File::create(path).map_err(|e| format!("{path} cannot be written: {e}"))?;
-            Some(Box::new(BufWriter::new(file)))
-        }
-    };
+    let out = trace.map(output).transpose()?;
     let ended = if twice { run_twice(&plan, Planted(mutant)) } else { run(&plan, Planted(mutant), out) };
     eprint!("{}", ended.marks.table());
     eprintln!(
@@ -177,6 +214,95 @@ fn run_one(
             eprintln!("{failure}\n{}", reproduce(seed));
             Ok(failure.kind.exit_code())
         }
+    }
+}
+
+/// A file, or the standard output.
+fn output(path: &str) -> Result<Box<dyn Write>, String> {
+    if path == "-" {
+        return Ok(Box::new(BufWriter::new(std::io::stdout())));
+    }
+    let file = File::create(path).map_err(|e| format!("{path} cannot be written: {e}"))?;
+    Ok(Box::new(BufWriter::new(file)))
+}
+
+fn scenario(file: &Path) -> Result<Scenario, String> {
+    let text = std::fs::read_to_string(file).map_err(|e| format!("{} cannot be read: {e}", file.display()))?;
+    Scenario::parse(&text).map_err(|e| format!("{}: {e}", file.display()))
+}
+
+fn replay(file: &Path, trace: Option<&str>, unplanted: bool) -> Result<u8, String> {
+    let mut scenario = scenario(file)?;
+    if unplanted {
+        (scenario.mutant, scenario.fails) = (None, None);
+    }
+    let out = trace.map(output).transpose()?;
+    let ended = scenario.run(out);
+    eprintln!("{} simulated ms, {} lines, trace {}", ended.simulated_ms, ended.lines, ended.hash);
+    match (&scenario.fails, ended.failure) {
+        (Some(expected), Some(failure)) if expected.is(Some(&failure)) => {
+            eprintln!("it fails as it says: {failure}");
+            Ok(0)
+        }
+        (Some(expected), None) => {
+            eprintln!("every check holds, and the scenario says that {} fails", expected.check);
+            Ok(EXIT_HOLE)
+        }
+        (_, Some(failure)) => {
+            eprintln!("{failure}");
+            Ok(failure.kind.exit_code())
+        }
+        (None, None) => {
+            eprintln!("every check holds");
+            Ok(0)
+        }
+    }
+}
+
+fn shrink(
+    file: Option<&Path>,
+    seed: Option<u64>,
+    mutant: Option<Mutant>,
+    out: &str,
+    budget: Duration,
+) -> Result<u8, String> {
+    let whole = match (file, seed) {
+        (Some(file), _) => scenario(file)?,
+        (None, Some(seed)) => Scenario::of_run(&Plan::draw(seed), Planted(mutant)).0,
+        (None, None) => unreachable!("the command line demands one of the two"),
+    };
+    let people = std::io::stderr().is_terminal();
+    let shrunk = scenario::shrink(&whole, budget, &|now| {
+        if people {
+            eprint!("\r{} runs, {} faults   ", now.runs, now.faults);
+        }
+    });
+    if people {
+        eprintln!();
+    }
+    let Some(Shrunk { scenario, runs, unfinished }) = shrunk else {
+        return Err("there is nothing to shrink: every check holds, or another one fails than the scenario says".into());
+    };
+    eprintln!(
+        "{} faults of {} are left after {runs} runs{}: {}",
+        scenario.faults.len(),
+        whole.faults.len(),
+        if unfinished { " (the time was over)" } else { "" },
+        scenario.about
+    );
+    output(out)?.write_all(scenario.text().as_bytes()).map_err(|e| format!("{out} cannot be written: {e}"))?;
+    Ok(0)
+}
+
+fn faults() {
+    println!("faults (* can strike at a moment as well as at a time):");
+    for kind in FaultKind::ALL {
+        let star = if scenario::at_a_moment().contains(kind) { "*" } else { " " };
+        println!("{star} {:<20} {}", kind.as_str(), kind.what());
+    }
+    println!("\nmoments:");
+    for moment in Moment::ALL {
+        println!("  {:<20} {}", moment.as_str(), moment.what());
     }
 }
 

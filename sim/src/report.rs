@@ -1,7 +1,7 @@
 //! What people see of a run: its trace, the trace's hash, and the one line that reproduces a failure.
 
 use crate::world::clock::Time;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::io::Write;
@@ -61,7 +61,7 @@ impl fmt::Debug for Trace {
 }
 
 /// How a run failed: each kind has its exit code (interfaces, "Simulator").
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
     /// Something happened that must never happen.

@@ -1,6 +1,7 @@
 //! Runs of one seed, and of many.
 
 use crate::coverage::Coverage;
+use crate::fault::{Faults, Strike, Struck};
 use crate::mutant::Planted;
 use crate::plan::Plan;
 use crate::report::{Failure, FailureKind, Trace};
@@ -17,7 +18,31 @@ use std::time::{Duration, Instant};
 
 /// Runs one plan; a panic of the code under test is a failure of kind [`FailureKind::Crash`].
 pub fn run(plan: &Plan, planted: Planted, trace: Option<Box<dyn Write>>) -> Ended {
-    let world = AssertUnwindSafe(|| World::new(plan.clone(), planted, Trace::new(trace)).run());
+    run_with(plan, planted, trace, Faulty::Drawn, &Struck::default())
+}
+
+/// Where a run's faults come from.
+#[derive(Clone, Copy, Debug)]
+pub enum Faulty<'a> {
+    /// From the seed.
+    Drawn,
+    /// These, and no others.
+    Scripted(&'a [Strike]),
+}
+
+/// As [`run`], with faults from elsewhere than the seed; `struck` gets those that happened, also those before a panic.
+pub fn run_with(
+    plan: &Plan,
+    planted: Planted,
+    trace: Option<Box<dyn Write>>,
+    faulty: Faulty<'_>,
+    struck: &Struck,
+) -> Ended {
+    let faults = match faulty {
+        Faulty::Drawn => Faults::drawn(Struck::clone(struck)),
+        Faulty::Scripted(strikes) => Faults::scripted(strikes, Struck::clone(struck)),
+    };
+    let world = AssertUnwindSafe(|| World::new(plan.clone(), planted, Trace::new(trace), faults).run());
     catch_unwind(world).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("(no text)");

@@ -7,6 +7,7 @@ use orbit_sim::mutant::Planted;
 use orbit_sim::plan::Plan;
 use orbit_sim::report::reproduce;
 use orbit_sim::run::{Ensemble, Explored, Shard, run};
+use orbit_sim::scenario::Scenario;
 use std::env;
 use std::fs::File;
 use std::io::BufWriter;
@@ -57,6 +58,10 @@ fn keep_traces(explored: &Explored) {
         let file = BufWriter::new(File::create(&path).expect("SIM_ARTIFACTS can be written"));
         run(&Plan::draw(*seed), Planted(None), Some(Box::new(file)));
         println!("the trace of seed {seed} is in {path}");
+        let path = format!("{dir}/seed-{seed}.json");
+        let scenario = Scenario::of_run(&Plan::draw(*seed), Planted(None)).0;
+        std::fs::write(&path, scenario.text()).expect("SIM_ARTIFACTS can be written");
+        println!("its faults are in {path}: cargo run -rp sim -- shrink {path}");
     }
 }
 

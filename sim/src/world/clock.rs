@@ -1,10 +1,10 @@
 //! The clocks of the world: true time, which nobody in it can read, and those that its processes read.
 
 use orbit_core::time::{ClusterMs, Mono, Now, WallMs};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// True time, in microseconds since the world began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Time(pub u64);
 

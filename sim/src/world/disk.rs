@@ -8,6 +8,7 @@ use super::event::{Event, ProcessEvent};
 use super::server::Pid;
 use crate::check::Committed;
 use crate::coverage::Mark;
+use crate::fault::{FaultKind, Moment};
 use crate::rng::Ratio;
 use crate::store::{Change, Commit};
 use orbit_core::id::GroupId;
@@ -73,14 +74,14 @@ enum Fate {
 }
 
 impl World {
-    fn disk_chance(&mut self, ratio: Ratio) -> bool {
+    fn disk_chance(&mut self, kind: FaultKind, ratio: Ratio) -> bool {
         let hit = self.dice.disk.chance(ratio);
-        hit && !self.healed
+        self.befalls(kind, hit)
     }
 
     fn disk_latency(&mut self) -> u64 {
         let mut us = self.dice.disk.between(self.plan.disk.latency_us);
-        if self.disk_chance(self.plan.disk.slow) {
+        if self.disk_chance(FaultKind::CallSlow, self.plan.disk.slow) {
             us += 1_000 * self.dice.disk.between(self.plan.disk.slow_ms);
         }
         us
@@ -115,7 +116,8 @@ impl World {
     }
 
     fn fate(&mut self, transaction: &Transaction) -> Fate {
-        let (fails, untold) = (self.disk_chance(self.plan.disk.fail), self.disk_chance(self.plan.disk.unknown));
+        let fails = self.disk_chance(FaultKind::CallFails, self.plan.disk.fail);
+        let untold = self.disk_chance(FaultKind::CallUnknown, self.plan.disk.unknown);
         let written = self.dice.disk.chance(Ratio::new(1, 2));
         let phase = *self.dice.disk.pick(&[Phase::NotSent, Phase::Open, Phase::CommitSent]);
         let kinds = [FailureKind::Retry, FailureKind::Reconnect, FailureKind::Unwritable, FailureKind::Broken];
@@ -173,7 +175,10 @@ impl World {
         }
         let Some(process) = self.processes.get_mut(&pid) else { return };
         process.calls.under_way.get_mut(&id).expect("it is under way").stage = Stage::Ran { changed };
-        if self.server_chance(self.plan.faults.crash_after_commit) && changed {
+        if changed && transaction.name() == "append" {
+            self.moment(pid, Moment::AppendCommitted);
+        }
+        if self.crashes_after_commit(changed) {
             self.crash(pid);
             return;
         }

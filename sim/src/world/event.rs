@@ -3,6 +3,7 @@
 use super::network::Heard;
 use super::postgres::{Heard as Answered, LinkId, Message};
 use super::server::Pid;
+use crate::fault::Strike;
 use crate::postgres::SessionId as BackendId;
 use orbit_core::node::{CallId, RequestId};
 use orbit_core::store::outcome::Reply;
@@ -28,6 +29,8 @@ pub enum Event {
     WritesAgain,
     /// The database can be connected to again.
     DatabaseUp,
+    /// A scenario wants this to happen to a server, which has come to the moment for it.
+    Strikes(Pid, Strike),
     /// The world looks for new troubles.
     Tick,
     /// The chaos is over.

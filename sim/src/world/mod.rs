@@ -21,6 +21,7 @@ use crate::check::family::{Bounds, FamilyCheck};
 use crate::check::interpreter::Limits;
 use crate::check::{Checked, Checks, Violation, liveness};
 use crate::coverage::Coverage;
+use crate::fault::Faults;
 use crate::mutant::Planted;
 use crate::plan::{Plan, StoreKind, TICK_MS};
 use crate::postgres::store as orbit;
@@ -53,6 +54,7 @@ pub struct World {
     queue: BTreeMap<(Time, u64), Event>,
     sequence: u64,
     dice: Streams,
+    faults: Faults,
     host: HostClock,
     /// Whether the host's clock has never stepped.
     steady_clock: bool,
@@ -99,7 +101,7 @@ pub struct Ended {
 
 impl World {
     /// A world in which nothing has happened.
-    pub fn new(plan: Plan, planted: Planted, trace: Trace) -> World {
+    pub fn new(plan: Plan, planted: Planted, trace: Trace, faults: Faults) -> World {
         let mut dice = Streams::new(plan.seed);
         let mut workload = Dice::new(plan.seed.wrapping_add(1), Stream::Workload);
         let workers = (0..plan.workers as usize).map(|index| worker(&plan, &mut workload, index)).collect();
@@ -109,6 +111,7 @@ impl World {
             sqlite: ModelStore::new(cluster_id),
             postgres: (plan.store == StoreKind::Postgres).then(|| Box::new(database(&plan, planted, cluster_id))),
             dice,
+            faults,
             planted,
             now: Time(0),
             queue: BTreeMap::new(),
@@ -200,6 +203,7 @@ impl World {
             Event::Thaw(session) => self.thaw(session),
             Event::WritesAgain => self.database().engine.set_writable(crate::postgres::Writable::Yes),
             Event::DatabaseUp => self.database_up(),
+            Event::Strikes(pid, strike) => self.strikes_at_moment(pid, &strike),
             Event::Tick => self.tick(),
             Event::Heal => self.heal(),
             Event::Look => self.look(),

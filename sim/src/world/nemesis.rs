@@ -4,15 +4,59 @@ use super::World;
 use super::event::Event;
 use super::server::Pid;
 use crate::coverage::Mark;
+use crate::fault::{FaultKind, Moment, Strike};
 use crate::plan::{Fault, TICK_MS};
 use crate::postgres::Writable;
 
 impl World {
     /// Whether a fault begins now, and for how many milliseconds.
-    fn strikes(&mut self, fault: Fault) -> Option<u64> {
+    fn strikes(&mut self, kind: FaultKind, fault: Fault) -> Option<u64> {
         let begins = self.dice.faults.chance(fault.chance);
         let ms = self.dice.faults.between(fault.bounds());
-        begins.then_some(ms)
+        self.faults.strikes(self.now, kind, begins, ms)
+    }
+
+    /// Whether a fault of one moment happens now, which the dice have decided in the same way whatever came before.
+    pub(super) fn befalls(&mut self, kind: FaultKind, hit: bool) -> bool {
+        !self.healed && self.faults.strikes(self.now, kind, hit, 0).is_some()
+    }
+
+    /// A server has come to a moment that a scenario may have named. What is to happen there does once the present input is
+    /// done with.
+    pub(super) fn moment(&mut self, pid: Pid, moment: Moment) {
+        if self.healed {
+            return;
+        }
+        for strike in self.faults.come_to(moment) {
+            self.at(self.now, Event::Strikes(pid, strike));
+        }
+    }
+
+    /// What a scenario wants to happen to a server at a moment. What concerns no server happens all the same.
+    pub(super) fn strikes_at_moment(&mut self, pid: Pid, strike: &Strike) {
+        let ms = strike.for_ms;
+        if !self.processes.contains_key(&pid) {
+            return;
+        }
+        match strike.fault {
+            FaultKind::Crash | FaultKind::CrashInStep | FaultKind::CrashAfterCommit => self.crash(pid),
+            FaultKind::Stop => self.stop(pid),
+            FaultKind::Pause => self.pause(pid, ms),
+            FaultKind::NetworkDown => self.network_goes_down(ms),
+            FaultKind::ClockBack => self.step_clock(-i64::try_from(ms).expect("short")),
+            FaultKind::ClockForward => self.step_clock(i64::try_from(ms).expect("short")),
+            FaultKind::SessionKilled | FaultKind::Takeover => self.kill_election(pid),
+            FaultKind::DatabaseRestart => self.restart_database(false, ms),
+            FaultKind::DatabaseCrash => self.restart_database(true, ms),
+            FaultKind::ReadOnly => self.writes_stop(Writable::ReadOnly, ms),
+            FaultKind::DiskFull => self.writes_stop(Writable::DiskFull, ms),
+            other => unreachable!("a scenario with {} at a moment is refused", other.as_str()),
+        }
+    }
+
+    fn network_goes_down(&mut self, ms: u64) {
+        self.trace.record(self.now, "network down", &ms);
+        self.network.down_until = self.now.plus_ms(ms);
     }
 
     fn some_process(&mut self) -> Option<Pid> {
@@ -31,12 +75,12 @@ impl World {
         }
         let faults = self.plan.faults.clone();
         self.strike_server(&faults);
-        if let Some(ms) = self.strikes(faults.disk_full) {
+        if let Some(ms) = self.strikes(FaultKind::DiskFull, faults.disk_full) {
             self.trace.record(self.now, "disk full", &ms);
             self.disk.full_until = self.now.plus_ms(ms);
             self.writes_stop(Writable::DiskFull, ms);
         }
-        if let Some(ms) = self.strikes(faults.disk_stall) {
+        if let Some(ms) = self.strikes(FaultKind::DiskStall, faults.disk_stall) {
             self.trace.record(self.now, "disk stalls", &ms);
             self.disk.stalled_until = self.now.plus_ms(ms);
             if self.postgres.is_some() {
@@ -46,26 +90,25 @@ impl World {
         if self.postgres.is_some() {
             self.strike_database();
         }
-        if let Some(ms) = self.strikes(faults.network_down) {
-            self.trace.record(self.now, "network down", &ms);
-            self.network.down_until = self.now.plus_ms(ms);
+        if let Some(ms) = self.strikes(FaultKind::NetworkDown, faults.network_down) {
+            self.network_goes_down(ms);
         }
-        if let Some(ms) = self.strikes(faults.clock_back) {
+        if let Some(ms) = self.strikes(FaultKind::ClockBack, faults.clock_back) {
             self.step_clock(-i64::try_from(ms).expect("short"));
             self.marks.hit(Mark::ClockBack);
         }
-        if let Some(ms) = self.strikes(faults.clock_forward) {
+        if let Some(ms) = self.strikes(FaultKind::ClockForward, faults.clock_forward) {
             self.step_clock(i64::try_from(ms).expect("short"));
             self.marks.hit(Mark::ClockForward);
         }
         let index = self.some_worker();
-        if let Some(ms) = self.strikes(faults.worker_death) {
+        if let Some(ms) = self.strikes(FaultKind::WorkerDeath, faults.worker_death) {
             self.worker_dies(index, ms);
         }
-        if let Some(ms) = self.strikes(faults.worker_pause) {
+        if let Some(ms) = self.strikes(FaultKind::WorkerPause, faults.worker_pause) {
             self.worker_pauses(index, ms);
         }
-        if let Some(ms) = self.strikes(faults.worker_leaves) {
+        if let Some(ms) = self.strikes(FaultKind::WorkerLeaves, faults.worker_leaves) {
             self.worker_leaves(index, ms);
         }
         self.at(self.now.plus_ms(TICK_MS), Event::Tick);
@@ -73,12 +116,13 @@ impl World {
 
     fn strike_server(&mut self, faults: &crate::plan::Faults) {
         let (crash, stop, pause, usurp) = (
-            self.strikes(faults.crash),
-            self.strikes(faults.stop),
-            self.strikes(faults.pause),
-            self.strikes(faults.usurp),
+            self.strikes(FaultKind::Crash, faults.crash),
+            self.strikes(FaultKind::Stop, faults.stop),
+            self.strikes(FaultKind::Pause, faults.pause),
+            self.strikes(FaultKind::Usurp, faults.usurp),
         );
-        let takeover = self.postgres.is_some() && self.strikes(self.plan.database.takeover).is_some();
+        let takeover =
+            self.postgres.is_some() && self.strikes(FaultKind::Takeover, self.plan.database.takeover).is_some();
         let usurp = usurp.is_some() || takeover;
         let Some(pid) = self.some_process() else { return };
         if let Some(ms) = pause {
@@ -105,22 +149,22 @@ impl World {
 
     fn strike_database(&mut self) {
         let plan = self.plan.database.clone();
-        if self.strikes(plan.session_killed).is_some() {
+        if self.strikes(FaultKind::SessionKilled, plan.session_killed).is_some() {
             self.kill_session();
         }
-        if let Some(ms) = self.strikes(plan.session_frozen) {
+        if let Some(ms) = self.strikes(FaultKind::SessionFrozen, plan.session_frozen) {
             self.freeze_session(ms);
         }
-        if let Some(ms) = self.strikes(plan.restart) {
+        if let Some(ms) = self.strikes(FaultKind::DatabaseRestart, plan.restart) {
             self.restart_database(false, ms);
         }
-        if let Some(ms) = self.strikes(plan.crash) {
+        if let Some(ms) = self.strikes(FaultKind::DatabaseCrash, plan.crash) {
             self.restart_database(true, ms);
         }
-        if let Some(ms) = self.strikes(plan.read_only) {
+        if let Some(ms) = self.strikes(FaultKind::ReadOnly, plan.read_only) {
             self.writes_stop(Writable::ReadOnly, ms);
         }
-        if let Some(ms) = self.strikes(plan.refuses) {
+        if let Some(ms) = self.strikes(FaultKind::ConnectionsRefused, plan.refuses) {
             self.trace.record(self.now, "connections refused", &ms);
             let until = self.now.plus_ms(ms);
             self.database().refuses_until = until;

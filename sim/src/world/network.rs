@@ -7,6 +7,7 @@ use super::{World, clock::Time};
 use crate::check::runs::{Position, Runs};
 use crate::check::{Answer, patience, read};
 use crate::coverage::Mark;
+use crate::fault::FaultKind;
 use crate::rng::Ratio;
 use orbit_core::api::{ErrorCode, Reply, Request, Response};
 use orbit_core::id::SessionId;
@@ -78,9 +79,15 @@ impl World {
         self.dice.network.between(self.plan.network.latency_us)
     }
 
-    /// A chance that is none once the world is healed.
-    pub(super) fn network_chance(&mut self, ratio: Ratio) -> bool {
+    /// Whether something gets lost here.
+    fn network_chance(&mut self, kind: FaultKind, ratio: Ratio) -> bool {
         let hit = self.dice.network.chance(ratio);
+        self.befalls(kind, hit)
+    }
+
+    /// Whether the front notices that the one who asked is gone; nothing is left to notice once the world is healed.
+    fn notices(&mut self) -> bool {
+        let hit = self.dice.network.chance(self.plan.network.notice);
         hit && !self.healed
     }
 
@@ -104,7 +111,8 @@ impl World {
         };
         self.network.exchanges.insert(id, exchange);
         let latency = self.latency();
-        let lost = self.network_chance(self.plan.network.lose_request) || self.now < self.network.down_until;
+        let lost = self.network_chance(FaultKind::RequestLost, self.plan.network.lose_request)
+            || self.now < self.network.down_until;
         match process {
             _ if lost => {}
             Some(pid) => self.at(self.now.plus_us(latency), Event::Process(pid, ProcessEvent::Arrives(id))),
@@ -154,7 +162,7 @@ impl World {
         } else if let Some(pid) = process {
             // It closed its connection; the front may notice.
             let latency = self.latency();
-            if self.network_chance(self.plan.network.notice) {
+            if self.notices() {
                 self.marks.hit(Mark::RequestGone);
                 self.at(self.now.plus_us(latency), Event::Process(pid, ProcessEvent::Gone(id)));
             }
@@ -205,9 +213,10 @@ impl World {
         }
         self.network.exchanges.get_mut(&id).expect("just looked up").pending = false;
         let latency = self.latency();
-        let lost = self.network_chance(self.plan.network.lose_response) || self.now < self.network.down_until;
-        let noticed = self.network_chance(self.plan.network.notice) || self.must_notice(exchange.actor);
-        let falsely = self.network_chance(self.plan.network.false_notice);
+        let lost = self.network_chance(FaultKind::AnswerLost, self.plan.network.lose_response)
+            || self.now < self.network.down_until;
+        let noticed = self.notices() || self.must_notice(exchange.actor);
+        let falsely = self.network_chance(FaultKind::FalseNotice, self.plan.network.false_notice);
         if !waits || lost {
             if noticed {
                 self.marks.hit(Mark::AnswerLost);

@@ -13,6 +13,7 @@ use super::event::{Event, ProcessEvent};
 use super::server::Pid;
 use crate::check::{Committed, Violation};
 use crate::coverage::Mark;
+use crate::fault::{FaultKind, Moment};
 use crate::plan::Plan;
 use crate::postgres::store::whole::rows;
 use crate::postgres::store::{Done, Orbit, Program};
@@ -146,9 +147,9 @@ fn settings(connection: Connection, plan: &Plan) -> Settings {
 }
 
 impl World {
-    fn link_chance(&mut self, ratio: Ratio) -> bool {
+    fn link_chance(&mut self, kind: FaultKind, ratio: Ratio) -> bool {
         let hit = self.dice.database.chance(ratio);
-        hit && !self.healed
+        self.befalls(kind, hit)
     }
 
     fn link_latency(&mut self) -> u64 {
@@ -169,7 +170,7 @@ impl World {
     }
 
     fn send_back(&mut self, id: LinkId, heard: Heard) {
-        let slow = self.link_chance(self.plan.database.slow_answer);
+        let slow = self.link_chance(FaultKind::AnswerSlow, self.plan.database.slow_answer);
         let ms = self.dice.database.between(self.plan.database.slow_ms);
         let latency = self.link_latency() + if slow { ms * 1_000 } else { 0 };
         let now = self.now;
@@ -272,7 +273,7 @@ impl World {
                 }
             };
             // The answer is lost with the connection.
-            if self.link_chance(self.plan.database.cut_answer) {
+            if self.link_chance(FaultKind::AnswerCut, self.plan.database.cut_answer) {
                 self.cut(id);
             } else {
                 self.send_back(id, heard);
@@ -327,8 +328,11 @@ impl World {
             };
             let checked = self.checks.on_commit(&committed, &mut self.marks);
             self.holds(checked);
+            if let Some(pid) = pid.filter(|_| name == "append") {
+                self.moment(pid, Moment::AppendCommitted);
+            }
             if let Some(pid) = pid
-                && self.server_chance(self.plan.faults.crash_after_commit)
+                && self.crashes_after_commit(true)
             {
                 self.marks.hit(Mark::CrashAfterCommit);
                 self.crash(pid);

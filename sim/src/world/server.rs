@@ -7,6 +7,7 @@ use super::event::{Event, ProcessEvent};
 use super::postgres::Lanes;
 use crate::check::{Violation, log, validity};
 use crate::coverage::Mark;
+use crate::fault::{FaultKind, Moment};
 use crate::mutant::Planted;
 use crate::rng::Ratio;
 use crate::schema::SmallSchema;
@@ -14,6 +15,7 @@ use orbit_core::cluster::{OnLostLease, Role, Standby};
 use orbit_core::id::NodeId;
 use orbit_core::node::{Effect, Input, Limits, LogEvent, Node, NodeConfig};
 use orbit_core::store::append::Fence;
+use orbit_core::store::transaction::Transaction;
 use orbit_core::time::Mono;
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -62,9 +64,15 @@ impl World {
         self.processes.get_mut(&pid).expect("an event of a process that lives")
     }
 
-    pub(super) fn server_chance(&mut self, ratio: Ratio) -> bool {
+    pub(super) fn server_chance(&mut self, kind: FaultKind, ratio: Ratio) -> bool {
         let hit = self.dice.server.chance(ratio);
-        hit && !self.healed
+        self.befalls(kind, hit)
+    }
+
+    /// Whether a server is killed now that its transaction has committed, if there is anything that it changed.
+    pub(super) fn crashes_after_commit(&mut self, changed: bool) -> bool {
+        let hit = self.dice.server.chance(self.plan.faults.crash_after_commit);
+        changed && self.befalls(FaultKind::CrashAfterCommit, hit)
     }
 
     /// How many servers there are to be.
@@ -221,7 +229,7 @@ impl World {
 
     fn perform_all(&mut self, pid: Pid, effects: Vec<Effect>) {
         let count = effects.len() as u64;
-        let struck = self.server_chance(self.plan.faults.crash_in_step);
+        let struck = self.server_chance(FaultKind::CrashInStep, self.plan.faults.crash_in_step);
         let at = self.dice.server.below(count + 1);
         for (effect, index) in effects.into_iter().zip(0..) {
             if struck && index == at {
@@ -247,6 +255,9 @@ impl World {
             Effect::Store { call, connection, transaction } => {
                 let now = self.now;
                 self.process(pid).fresh.on_call(call, &transaction, now);
+                if matches!(transaction, Transaction::Append(..)) {
+                    self.moment(pid, Moment::AppendSent);
+                }
                 self.call(pid, call, connection, transaction);
             }
             Effect::WriteOff { call, connection } if self.postgres.is_some() => self.write_off(pid, call, connection),
@@ -262,17 +273,21 @@ impl World {
         match line {
             LogEvent::WorkerLost { .. } => self.marks.hit(Mark::SessionLost),
             LogEvent::FenceLost { .. } => self.marks.hit(Mark::Usurped),
+            LogEvent::Leading { .. } => self.moment(pid, Moment::Leading),
+            LogEvent::Stopping => self.moment(pid, Moment::Stopping),
             LogEvent::Unservable { .. } => self.process(pid).unservable = true,
             LogEvent::Elected { term, .. } => {
                 if term.0 > 1 {
                     self.marks.hit(Mark::Failover);
                 }
                 self.process(pid).leads = true;
+                self.moment(pid, Moment::Elected);
             }
             LogEvent::LeadershipLost { .. } => {
                 self.marks.hit(Mark::SteppedDown);
                 let process = self.process(pid);
                 (process.leads, process.deposed, process.fence) = (false, true, None);
+                self.moment(pid, Moment::LeadershipLost);
             }
             _ => {}
         }
@@ -284,7 +299,7 @@ impl World {
     }
 
     fn set_timer(&mut self, pid: Pid) {
-        let early = self.server_chance(self.plan.faults.early_wake);
+        let early = self.server_chance(FaultKind::EarlyWake, self.plan.faults.early_wake);
         let lag = self.dice.server.below(1_000);
         let now = self.now;
         let process = self.process(pid);

@@ -2,6 +2,7 @@
 
 use super::{Current, Heard, Lane, Lanes, Link, LinkId, Message};
 use crate::coverage::Mark;
+use crate::fault::FaultKind;
 use crate::postgres::store::Program;
 use crate::postgres::{Command, Severity, SqlError};
 use crate::rng::Ratio;
@@ -114,7 +115,8 @@ impl World {
         };
         let name = current.name;
         let link = self.lane(pid, key).link.expect("it is connected");
-        let (cut, lost) = (self.link_chance(self.plan.database.cut), self.dice.database.chance(Ratio::new(1, 2)));
+        let cut = self.link_chance(FaultKind::LinkCut, self.plan.database.cut);
+        let lost = self.dice.database.chance(Ratio::new(1, 2));
         if !(cut && lost) {
             self.send_there(link, Message::Command(Box::new(command), name));
         }
@@ -258,7 +260,7 @@ impl World {
             return;
         }
         for link in lanes.lanes.into_values().filter_map(|lane| lane.link) {
-            let silent = self.link_chance(self.plan.database.silent_death);
+            let silent = self.link_chance(FaultKind::SilentDeath, self.plan.database.silent_death);
             let ms = self.dice.database.between([500, 6_000]);
             if let (true, Some(link)) = (silent, self.database().links.get_mut(&link)) {
                 link.last_there = link.last_there.plus_ms(ms);
