@@ -3,6 +3,7 @@
 use crate::config::{LogSettings, Settings, parse_addr, parse_token};
 use crate::output::Output;
 use crate::since::Since;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -31,7 +32,7 @@ ended badly · 6 a wait timed out · 7 no server could be reached";
 /// Every command.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a server on a database file.
+    /// Run a server, on a database file or on PostgreSQL.
     Server(Box<ServerArgs>),
     /// Run a server on a database that is thrown away at the end.
     Dev(DevArgs),
@@ -276,7 +277,7 @@ pub struct ListArgs {
     #[arg(long, value_name = "TIME", value_parser = Since::parse)]
     pub since: Option<Since>,
     /// At most so many; 0 shows all.
-    #[arg(long, default_value = "100")]
+    #[arg(long, default_value = "100", value_parser = whole::<usize>, allow_negative_numbers = true)]
     pub limit: usize,
     /// Go on where the list before ended: its `next_cursor`.
     #[arg(long)]
@@ -304,10 +305,10 @@ pub struct HistoryArgs {
     /// The execution's id.
     pub id: String,
     /// Only events after this number.
-    #[arg(long, value_name = "SEQ", default_value = "0")]
+    #[arg(long, value_name = "SEQ", default_value = "0", value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub after: u64,
     /// Of this run, where the execution has continued as new [default: the newest].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true)]
     pub run: Option<u32>,
     /// Go on showing events until the execution ends, through all runs that follow.
     #[arg(long, short)]
@@ -331,7 +332,7 @@ pub struct ReplayArgs {
     #[arg(long)]
     pub id: Option<String>,
     /// This run, where the execution has continued as new [default: the newest; a file has one].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true)]
     pub run: Option<u32>,
     #[command(flatten)]
     pub remote: Remote,
@@ -501,6 +502,25 @@ pub struct StatusArgs {
     pub remote: Remote,
     #[command(flatten)]
     pub output: Output,
+}
+
+/// A refusal of the command line, with what would be right where the parser does not see it: an option that stands before
+/// the command that it belongs to.
+pub fn explained(mut error: clap::Error) -> clap::Error {
+    let first = std::env::args().nth(1).unwrap_or_default();
+    let is_first =
+        matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(named)) if first.starts_with(named));
+    if error.kind() == ErrorKind::UnknownArgument && is_first {
+        let name = first.split('=').next().unwrap_or_default();
+        let tip = format!("options stand behind the command that they belong to: `orbit … {name} …`");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
+}
+
+/// A whole number that is not below zero.
+fn whole<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| "write a whole number, such as 0 or 20".into())
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {

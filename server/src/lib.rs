@@ -26,7 +26,7 @@ use std::process::ExitCode;
 
 /// Runs the command line of this process.
 pub fn run() -> ExitCode {
-    let matches = cli::Cli::command().get_matches();
+    let matches = cli::Cli::command().try_get_matches().unwrap_or_else(|error| cli::explained(error).exit());
     let cli = cli::Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,

@@ -64,7 +64,9 @@ pub fn advice(execution: &str, waiting: &Waiting) -> String {
             task(waiting)
         ),
         "queued" => {
-            "its workers are busy, or do not poll: wait, start more of them, or let each run more at once".into()
+            "its workers are busy, or gone without a word: wait, start more of them, or let each run more at once; `orbit \
+             workers list` shows when each was last heard from"
+                .into()
         }
         "running" if waiting.registered_again_ms.is_some() => {
             "wait until then; workers that run beside each other need ids of their own".into()

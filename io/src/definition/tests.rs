@@ -42,6 +42,9 @@ fn an_expression_without_quotes_inside_braces_is_told_to_be_quoted() {
     }
     let other = refused("a: {b: \"${ input.c }\", d\n", Format::Yaml);
     assert!(!other.contains("an expression"), "{other}");
+    // Outside of braces it is something in the expression.
+    let other = refused("a: ${ input.b ? 1 : 2 }\n", Format::Yaml);
+    assert!(other.contains("a text with `: ` in it stands in quotes"), "{other}");
 }
 
 #[test]

@@ -256,7 +256,8 @@ fn explain(error: &Error, text: &str) -> SyntaxError {
             if message.contains("budget breached") {
                 return SyntaxError { location: Some(place), message: too_many() };
             }
-            if has_bare_expression(line) && !message.contains("trailing content") {
+            let other = ["trailing content", "mapping values"].iter().any(|words| message.contains(words));
+            if has_bare_expression(line) && !other {
                 "an expression inside `{…}` or `[…]` stands in quotes; write `\"${ input.x }\"`".into()
             } else {
                 let (place, message) = mistakes::explain(&message, place, text).unwrap_or((place, message));

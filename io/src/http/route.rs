@@ -383,8 +383,18 @@ fn no_route(path: &str) -> ApiError {
         if let Some(near) = nearest(first, COLLECTIONS).filter(|near| *near != first) {
             message.push_str(&format!("; did you mean /v1/{near}?"));
         }
+    } else if let Some(meant) = under_v1(path).filter(|meant| Resource::find(meant).is_ok()) {
+        message.push_str(&format!("; did you mean {}?", meant.chars().take(200).collect::<String>()));
     }
     ApiError::new(ErrorCode::NotFound, message)
+}
+
+/// Where a path outside of `/v1/` would be within it.
+fn under_v1(path: &str) -> Option<String> {
+    match path.strip_prefix("/V1/") {
+        Some(rest) => Some(format!("/v1/{rest}")),
+        None => (path.starts_with('/') && !path.starts_with("/v1")).then(|| format!("/v1{path}")),
+    }
 }
 
 /// A name in a path: of a workflow, a version, a signal …

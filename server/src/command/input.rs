@@ -24,7 +24,8 @@ pub fn read(option: &str, given: Option<&str>) -> Result<Value, Failure> {
     };
     // As strictly as the server: what it would refuse is not changed on the way there.
     orbit_io::http::parse_json(text.as_bytes()).map_err(|error| {
-        Failure::usage(format!("{source} is not valid JSON: {}", error.message))
+        let why = error.message.strip_prefix("the body is not valid JSON: ").unwrap_or(&error.message);
+        Failure::usage(format!("{source} is not valid JSON: {why}"))
             .hint("write JSON such as '{\"order_id\": \"o-1\"}', @FILE to read a file, or - for standard input")
     })
 }
@@ -49,6 +50,7 @@ mod tests {
         let failure = read("--input", Some("order_id=1")).unwrap_err();
         assert_eq!(failure.exit, 2);
         assert!(failure.message.starts_with("--input is not valid JSON") && failure.hint.unwrap().contains("@FILE"));
+        assert_eq!(failure.message.matches("not valid JSON").count(), 1, "{}", failure.message);
         for (given, said) in [
             (r#"{"a": 123456789012345678901234567890}"#, "does not fit 64 bits"),
             (r#"{"a": 1, "a": 2}"#, "stands twice"),

@@ -36,7 +36,9 @@ pub async fn run(arguments: ReplayArgs) -> Result<(), Failure> {
         }
         None => {
             let client = client(&arguments.remote)?;
-            let history = History::fetch(client.clone(), arguments.history, arguments.run).await?;
+            let named = arguments.history.clone();
+            let history = History::fetch(client.clone(), arguments.history, arguments.run).await;
+            let history = history.map_err(|failure| no_file_either(failure, &named))?;
             let definition = match given {
                 Some(definition) => definition,
                 None => deployed(&client, &history).await?,
@@ -51,6 +53,16 @@ pub async fn run(arguments: ReplayArgs) -> Result<(), Failure> {
 fn file_of(named: &str) -> Option<&Path> {
     let file = Path::new(named);
     (named == "-" || named.contains('/') || file.is_file()).then_some(file)
+}
+
+/// What is neither an execution nor a file, and looks like a file.
+fn no_file_either(failure: Failure, named: &str) -> Failure {
+    let looks = Path::new(named).extension().is_some_and(|end| ["json", "jsonl", "txt"].iter().any(|one| end == *one));
+    if failure.exit != Exit::NotFound as u8 || !looks {
+        return failure;
+    }
+    let message = format!("there is no file {named}, and no execution of that id");
+    Failure { message, hint: Some("`orbit executions history ID -o jsonl` saves a history".into()), ..failure }
 }
 
 /// The definition in a file. One that `orbit workflows show -o json` printed is inside of what that shows.

@@ -32,6 +32,15 @@ fn a_wrong_command_line_is_a_usage_error() {
         assert_eq!(ended.code, 2, "{arguments:?}: {ended:?}");
         assert!(!ended.stderr.is_empty(), "{arguments:?}");
     }
+    for (arguments, says) in [
+        (&["executions", "list", "--limit", "-1"][..], "write a whole number"),
+        (&["executions", "list", "--limit", "many"], "write a whole number"),
+        (&["executions", "history", "e", "--run", "-2"], "write a whole number"),
+        (&["--server", "http://127.0.0.1:1", "executions", "list"], "stand behind the command that they belong to"),
+    ] {
+        let ended = run(orbit(arguments));
+        assert_eq!((ended.code, ended.stderr.contains(says)), (2, true), "{arguments:?}: {ended:?}");
+    }
     let https = run(orbit(&["start", "W", "--server", "https://example.com"]));
     assert!(error(&https).contains("https is not supported yet"), "{https:?}");
 }

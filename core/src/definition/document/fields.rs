@@ -235,7 +235,13 @@ pub(super) fn condition(path: String, value: &Value, sees: Sees, problems: &mut 
         return Some(template);
     }
     problems.add(path, "a condition is one expression that gives true or false", || match value {
-        Value::String(text) if template.constant().is_some() => format!("write `${{ {text} }}`"),
+        Value::String(text) if ["yes", "true", "on"].contains(&text.as_str()) => "write `true`, without quotes".into(),
+        Value::String(text) if ["no", "false", "off"].contains(&text.as_str()) => {
+            "write `false`, without quotes".into()
+        }
+        Value::String(text) if Template::check(&format!("${{ {text} }}").into()).is_ok() => {
+            format!("write `${{ {text} }}`")
+        }
         _ => "write `${ … }`, such as `${ input.amount > 100 }`".into(),
     });
     None

@@ -9,6 +9,7 @@
 mod constructs;
 mod fields;
 mod graph;
+mod lookalikes;
 mod places;
 mod reads;
 mod retry;

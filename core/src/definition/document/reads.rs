@@ -2,9 +2,10 @@
 //! literal `compute` step gives.
 //!
 //! What cannot be there for sure is a problem. What likely is not meant is a warning: a field that an open schema does
-//! not declare, and one that cannot be there where the expression minds that (`default`, `is defined`, `if`).
+//! not declare, and one that cannot be there where the expression minds that (`default`, `is defined`, `if`). So are texts
+//! that look like expressions (`lookalikes`).
 
-use super::{Problems, join};
+use super::{Problems, join, lookalikes};
 use crate::definition::Template;
 use crate::definition::expression::{Access, Literal, Node, Path, Piece, Root, Source};
 use crate::definition::nearest::{did_you_mean, nearest};
@@ -91,12 +92,13 @@ impl<'a> Known<'a> {
     fn node(&mut self, node: &Node, at: &mut Place<'_>, problems: &mut Problems) {
         let length = at.path.len();
         match node {
-            Node::Constant(_) => {}
+            Node::Constant(value) => lookalikes::of_constant(value, &at.path, problems),
             Node::Expression(source) => self.source(source, at, problems),
             Node::Text(pieces) => {
                 for piece in pieces {
-                    if let Piece::Expression(source) = piece {
-                        self.source(source, at, problems);
+                    match piece {
+                        Piece::Expression(source) => self.source(source, at, problems),
+                        Piece::Text(text) => lookalikes::of_text(text, &at.path, false, problems),
                     }
                 }
             }

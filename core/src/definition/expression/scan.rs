@@ -5,7 +5,10 @@
 //! so that a misspelt one is an error when the workflow is deployed, not when it runs.
 
 use super::Refusal;
-use super::vocabulary::{self, EXECUTION_FIELDS, FAILURE_FIELDS, FILTERS, FUNCTIONS, NAMES, TESTS, has, words};
+use super::vocabulary::{
+    self, DRAWN, DRAWN_WHERE, EXECUTION_FIELDS, FAILURE_FIELDS, FILTERS, FUNCTIONS, NAMES, TESTS, called_here, has,
+    words,
+};
 use crate::definition::nearest::did_you_mean;
 use crate::id::StepId;
 use std::ops::Range;
@@ -329,6 +332,10 @@ impl<'s> Names<'_, 's> {
             "!" => "`!` is no operator; write `not`".into(),
             "==" | "!=" if next("=") => format!("`{sign}=` is no comparison; write `{sign}`"),
             "=" if !self.names_an_argument(at) => "`=` compares nothing; write `==`".into(),
+            "?" if next("?") => "`??` is no operator; write `a | default(b)`".into(),
+            "?" if next(".") || next("[") => {
+                "`?.` is no operator; write `.`: a field of null is null, and `| default(b)` stands in for a missing one".into()
+            }
             "?" => "`? :` is no operator; write `a if condition else b`".into(),
             _ => return None,
         })
@@ -344,7 +351,10 @@ impl<'s> Names<'_, 's> {
     fn attribute(&mut self, at: usize) -> Result<(), Refusal> {
         if let Some(Token::Word(word)) = self.token(at) {
             if self.is_sign(at + 1, "(") {
-                let hint = did_you_mean(word, words(FILTERS), || "filters do what methods do elsewhere".into());
+                let hint = match called_here(word) {
+                    Some(filter) => format!("write `value | {filter}`"),
+                    None => did_you_mean(word, words(FILTERS), || "filters do what methods do elsewhere".into()),
+                };
                 let message =
                     format!("values have no methods such as `.{word}()`; filters are written `value | name`: {hint}");
                 return self.refuse(at, message);
@@ -358,9 +368,12 @@ impl<'s> Names<'_, 's> {
     fn word_of(&mut self, what: &str, table: &'static [vocabulary::Word]) -> Result<(), Refusal> {
         if let Some(Token::Word(word)) = self.token(self.at) {
             if !has(table, word) {
-                let hint = did_you_mean(word, words(table), || {
-                    format!("the {what}s are {}", words(table).collect::<Vec<_>>().join(", "))
-                });
+                let hint = match called_here(word).filter(|meant| has(table, meant)) {
+                    Some(meant) => format!("did you mean `{meant}`?"),
+                    None => did_you_mean(word, words(table), || {
+                        format!("the {what}s are {}", words(table).collect::<Vec<_>>().join(", "))
+                    }),
+                };
                 return self.refuse(self.at, format!("there is no {what} `{word}`; {hint}"));
             }
             self.at += 1;
@@ -389,9 +402,13 @@ impl<'s> Names<'_, 's> {
             if has(FILTERS, word) {
                 return self.refuse(start, format!("`{word}` is a filter, not a function: write `value | {word}`"));
             }
-            let hint = did_you_mean(word, words(FUNCTIONS), || {
-                format!("the functions are {}", words(FUNCTIONS).collect::<Vec<_>>().join(", "))
-            });
+            let hint = match called_here(word) {
+                Some(filter) => format!("write `value | {filter}`"),
+                None if DRAWN.contains(&word) => DRAWN_WHERE.into(),
+                None => did_you_mean(word, words(FUNCTIONS), || {
+                    "`range` is the only one: filters, as in `value | round`, do what functions do elsewhere".into()
+                }),
+            };
             return self.refuse(start, format!("there is no function `{word}`; {hint}"));
         }
         let (accesses, mut places) = self.accesses()?;

@@ -581,6 +581,27 @@ fn operators_of_other_languages_are_told_as_they_are_written_here() {
         ("input.a || input.b", "`||` is no operator; write `or`"),
         ("!input.a", "`!` is no operator; write `not`"),
         ("input.a ? 1 : 2", "`? :` is no operator; write `a if condition else b`"),
+        ("input.a ?? 1", "`??` is no operator; write `a | default(b)`"),
+        (
+            "input?.a",
+            "`?.` is no operator; write `.`: a field of null is null, and `| default(b)` stands in for a missing one",
+        ),
+        ("len(input.a)", "there is no function `len`; write `value | length`"),
+        ("input.a | upcase", "there is no filter `upcase`; did you mean `upper`?"),
+        (
+            "input.a.strip()",
+            "values have no methods such as `.strip()`; filters are written `value | name`: write `value | trim`",
+        ),
+        (
+            "now()",
+            "there is no function `now`; what an expression gives must be the same each time; take it from the input, or \
+             let a task give it",
+        ),
+        (
+            "pow(2, 3)",
+            "there is no function `pow`; `range` is the only one: filters, as in `value | round`, do what functions do \
+             elsewhere",
+        ),
     ] {
         let error = Template::new(&json!(format!("${{ {expression} }}"))).expect_err(expression);
         assert_eq!(error.message, expected, "{expression}");

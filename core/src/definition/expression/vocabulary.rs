@@ -66,6 +66,37 @@ pub const FILTERS: &[Word] = &[
     ("upper", "all letters large"),
 ];
 
+/// What filters are called elsewhere, as filters, functions or methods, and what they are here.
+const ELSEWHERE: &[(&[&str], &str)] = &[
+    (&["len", "size", "count"], "length"),
+    (&["str", "toString", "to_string"], "string"),
+    (&["upcase", "uppercase", "toUpperCase", "to_upper"], "upper"),
+    (&["downcase", "lowercase", "toLowerCase", "to_lower"], "lower"),
+    (&["strip"], "trim"),
+    (&["json", "to_json", "toJson", "dumps", "stringify"], "tojson"),
+    (&["coalesce", "nvl", "ifnull"], "default"),
+    (&["filter", "where"], "selectattr"),
+    (&["uniq", "distinct"], "unique"),
+    (&["sorted", "sort_by"], "sort"),
+    (&["reversed"], "reverse"),
+    (&["number", "to_number", "parseFloat"], "float"),
+    (&["integer", "parseInt", "to_i"], "int"),
+    (&["keys"], "list"),
+    (&["entries"], "items"),
+];
+
+/// The filter that is called `word` elsewhere.
+pub fn called_here(word: &str) -> Option<&'static str> {
+    ELSEWHERE.iter().find(|(elsewhere, _)| elsewhere.contains(&word)).map(|(_, here)| *here)
+}
+
+/// Functions of other languages that give something else each time.
+pub const DRAWN: &[&str] =
+    &["now", "today", "date", "time", "timestamp", "datetime", "utcnow", "random", "rand", "uuid", "uuid4"];
+/// Where that comes from here.
+pub const DRAWN_WHERE: &str =
+    "what an expression gives must be the same each time; take it from the input, or let a task give it";
+
 /// Tests: `value is none`, `value is not even`; in `select` and its kin as text.
 pub const TESTS: &[Word] = &[
     ("boolean", "true or false"),

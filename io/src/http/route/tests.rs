@@ -134,6 +134,14 @@ fn a_path_that_is_nearly_right_is_told_so() {
     assert_eq!(message("/v1/workers/poll/"), "there is no route /v1/workers/poll/; leave out the `/` at its end");
     assert_eq!(message("/v1/execution"), "there is no route /v1/execution; did you mean /v1/executions?");
     assert_eq!(message("/v1/zebra"), "there is no route /v1/zebra");
+    for (path, meant) in
+        [("/metrics", "/v1/metrics"), ("/openapi.json", "/v1/openapi.json"), ("/V1/executions", "/v1/executions")]
+    {
+        assert_eq!(message(path), format!("there is no route {path}; did you mean {meant}?"));
+    }
+    for path in ["/zebra", "/", "/v1", "/v1x", "/V1", "//"] {
+        assert_eq!(message(path), format!("there is no route {path}"));
+    }
 }
 
 #[test]
