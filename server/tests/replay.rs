@@ -125,9 +125,11 @@ steps:
 
     for what in ["replay", "history"] {
         let none = orbit(&["executions", what, "c", "--run", "4"]);
-        assert_eq!((none.code, none.stdout.lines().count() < 2), (4, true), "{none:?}");
+        assert_eq!((none.code, none.stdout.as_str()), (4, ""), "{none:?}");
         assert!(none.stderr.contains("has no run 4") && none.stderr.contains("newest is run 3"), "{none:?}");
     }
+    let none = orbit(&["executions", "replay", "saevd.json"]);
+    assert_eq!((none.code, none.stderr.contains("there is no file saevd.json")), (4, true), "{none:?}");
     let file = orbit(&["executions", "replay", "saved.json", "--definition", "count.yaml", "--run", "2"]);
     assert_eq!((file.code, file.stderr.contains("--run is for the id")), (2, true), "{file:?}");
 }

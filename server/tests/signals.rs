@@ -322,6 +322,7 @@ result: {runs: "${ execution.run }", last: "${ steps.take.output }"}
     let ended = stage.ended("l").await;
     assert_eq!((ended.run(), ended.output), (3, Some(json!({"runs": 3, "last": 30}))));
     // What a sender was told holds through all runs.
+    assert_eq!(first.run, 1);
     assert_eq!(stage.client.signal("l", "add", json!(10), Some("s-1")).await.expect("again"), first);
     let begun = stage.run(&["executions", "history", "l", "--run", "1", "-o", "json"]).json();
     let last = begun["events"].as_array().and_then(|events| events.last()).expect("events");
@@ -372,7 +373,7 @@ async fn the_command_line_sends_signals_and_updates_asks_queries_and_ends_execut
     let sent = stage.run(&["executions", "signal", "t", "first", "--payload", &payload, "--id", "s-1"]);
     assert_eq!(told(&sent), (0, "t has the signal first (event 4)\n"));
     let again = stage.run(&["executions", "signal", "t", "first", "--payload", &payload, "--id", "s-1", "-o", "jsonl"]);
-    assert_eq!(told(&again), (0, "{\"seq\":4}\n"));
+    assert_eq!(told(&again), (0, "{\"seq\":4,\"run\":1}\n"));
     let raised = stage.run(&["executions", "update", "t", "raise", "--payload", "3", "-o", "json"]);
     assert_eq!((raised.code, &raised.json()["result"]), (0, &json!(4)), "{raised:?}");
     let asked = stage.run(&["executions", "query", "t", "state"]);

@@ -181,15 +181,19 @@ pub struct ExecutionView {
 /// A signal was taken in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Signalled {
-    /// Its number in the history; of a repetition that of the first.
+    /// Its number in the history of the run that took it in; of a repetition that of the first.
     pub seq: Seq,
+    /// That run; of a repetition that of the first.
+    pub run: Run,
 }
 
 /// An update was taken by the workflow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Updated {
-    /// Its number in the history; of a repetition that of the first.
+    /// Its number in the history of the run that took it; of a repetition that of the first.
     pub seq: Seq,
+    /// That run; of a repetition that of the first.
+    pub run: Run,
     /// What the workflow answers.
     pub result: Json,
 }

@@ -155,9 +155,11 @@ impl<M: Mutants> Node<M> {
         let forgets = kind == Kind::Signal && self.mutants.planted(Mutant::SignalTakenTwice);
         if let Some(sent) = key.as_ref().filter(|_| !forgets).and_then(|key| resident.state.sent(key)) {
             return match (kind, &sent.result) {
-                (Kind::Signal, None) if sent.name == name => Ok(Reply::Signalled(Signalled { seq: sent.seq })),
+                (Kind::Signal, None) if sent.name == name => {
+                    Ok(Reply::Signalled(Signalled { seq: sent.seq, run: sent.run }))
+                }
                 (Kind::Update, Some(result)) if sent.name == name => {
-                    Ok(Reply::Updated(Updated { seq: sent.seq, result: result.clone() }))
+                    Ok(Reply::Updated(Updated { seq: sent.seq, run: sent.run, result: result.clone() }))
                 }
                 _ => Err(id_conflict(kind, &sent.name)),
             };
@@ -173,10 +175,13 @@ impl<M: Mutants> Node<M> {
             Kind::Update => Command::Update { name, payload, key, max },
         };
         self.admit_message(draft, command, now)?;
+        let run = draft.resident.as_ref().expect("the caller looked it up").state.identity.run;
         let Recorded { seq, event, .. } = draft.events.last().expect("it was recorded");
         match event {
-            Event::SignalReceived { .. } => Ok(Reply::Signalled(Signalled { seq: *seq })),
-            Event::UpdateAccepted { result, .. } => Ok(Reply::Updated(Updated { seq: *seq, result: result.clone() })),
+            Event::SignalReceived { .. } => Ok(Reply::Signalled(Signalled { seq: *seq, run })),
+            Event::UpdateAccepted { result, .. } => {
+                Ok(Reply::Updated(Updated { seq: *seq, run, result: result.clone() }))
+            }
             other => unreachable!("a message is recorded as such, not as {other:?}"),
         }
     }

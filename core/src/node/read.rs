@@ -118,7 +118,11 @@ impl<M: Mutants> Node<M> {
                 Response::ok(Reply::Executions(Executions { executions, next_cursor }))
             }
             (Open::Read(Read::History(execution)), Verdict::History(page)) => {
-                if page.known {
+                if page.known && page.run > page.newest {
+                    let (run, newest) = (page.run, page.newest);
+                    let message = format!("execution {execution} has no run {run}; its newest is run {newest}");
+                    ApiError::new(ErrorCode::UnknownExecution, message).into()
+                } else if page.known {
                     let events: Result<Vec<_>, _> = page.events.iter().map(|e| Recorded::decode(e)).collect();
                     let (execution_id, run, more) = (execution.clone(), page.run, page.more);
                     shown(events.map(|events| Reply::History(History { execution_id, run, events, more })))

@@ -410,6 +410,8 @@ pub struct HistoryPage {
     pub known: bool,
     /// The run that was asked for, or the current one; 0 where there is no such execution.
     pub run: Run,
+    /// The current run; 0 where there is no such execution.
+    pub newest: Run,
     pub events: Vec<Vec<u8>>,
     /// Whether events follow.
     pub more: bool,

@@ -52,12 +52,12 @@ fn a_new_run_takes_the_place_of_the_one_before_which_can_still_be_read() {
     // The same again is known by the event that ended its run, though two runs came after it.
     store.written(fence, vec![over]);
 
-    let pages: Vec<(u32, usize)> = [Some(1), Some(2), Some(3), None, Some(4)]
+    let pages: Vec<(u32, u32, usize)> = [Some(1), Some(2), Some(3), None, Some(4)]
         .into_iter()
         .map(|run| history(&mut store, run))
-        .map(|page| (page.run.0, page.events.len()))
+        .map(|page| (page.run.0, page.newest.0, page.events.len()))
         .collect();
-    assert_eq!(pages, [(1, 5), (2, 3), (3, 2), (3, 2), (4, 0)]);
+    assert_eq!(pages, [(1, 3, 5), (2, 3, 3), (3, 3, 2), (3, 3, 2), (4, 3, 0)]);
     let read = Transaction::Summary(ReadSummary { execution: "a".into() });
     let Verdict::Summary(Some(row)) = store.done(Connection::Requests, read) else { panic!("not found") };
     assert_eq!((row.run, row.ends), (Run(3), Some((event_of(3, 1).bytes, event_of(3, 2).bytes))));

@@ -10,7 +10,7 @@ import unittest
 from collections.abc import Callable
 from typing import Any
 
-from orbit_sdk import Client, NotJson, OrbitError, Unexpected, Unreachable, Updated, Worker
+from orbit_sdk import Client, NotJson, OrbitError, Signalled, Unexpected, Unreachable, Updated, Worker
 
 from .fake import CERTIFICATE, PATIENCE, Fake
 
@@ -201,14 +201,14 @@ class Clients(unittest.TestCase):
         second = fake.expect("/v1/executions/e%2F1/signals/go%20on")
         self.assertEqual(second.body, first.body)
         self.assertRegex(second.body["signal_id"], "^[0-9a-f-]{36}$")
-        second.answer(200, {"seq": 4})
-        self.assertEqual(came.get(timeout=PATIENCE), 4)
+        second.answer(200, {"seq": 4, "run": 2})
+        self.assertEqual(came.get(timeout=PATIENCE), Signalled(4, 2))
 
         came = self.asked(lambda: client.update("e", "raise", 3, update_id="u"))
         exchange = fake.expect("/v1/executions/e/updates/raise")
         self.assertEqual(exchange.body, {"update_id": "u", "payload": 3})
-        exchange.answer(200, {"seq": 5, "result": {"n": 4}})
-        self.assertEqual(came.get(timeout=PATIENCE), Updated(5, {"n": 4}))
+        exchange.answer(200, {"seq": 5, "run": 1, "result": {"n": 4}})
+        self.assertEqual(came.get(timeout=PATIENCE), Updated(5, 1, {"n": 4}))
 
         came = self.asked(lambda: client.query("e", "state"))
         exchange = fake.expect("/v1/executions/e/queries/state")

@@ -280,15 +280,19 @@ impl Waiting {
 /// A signal that an execution has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signalled {
-    /// Its number in the history; of a repetition that of the first.
+    /// Its number in the history of the run that took it in; of a repetition that of the first.
     pub seq: u64,
+    /// That run; of a repetition that of the first.
+    pub run: u32,
 }
 
 /// An update that a workflow took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Updated {
-    /// Its number in the history; of a repetition that of the first.
+    /// Its number in the history of the run that took it; of a repetition that of the first.
     pub seq: u64,
+    /// That run; of a repetition that of the first.
+    pub run: u32,
     /// What the workflow answers.
     pub result: Value,
 }

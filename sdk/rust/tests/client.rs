@@ -197,16 +197,17 @@ async fn what_is_sent_always_carries_an_id_and_repeats_under_it() {
     first.error(503, "NOT_READY", true);
     let second = fake.expect("/v1/executions/o%2F1/signals/go%20on").await;
     assert_eq!(second.body, body);
-    second.answer(200, json!({"seq": 4}));
-    assert_eq!(call.await.unwrap().unwrap().seq, 4);
+    second.answer(200, json!({"seq": 4, "run": 2}));
+    let signalled = call.await.unwrap().unwrap();
+    assert_eq!((signalled.seq, signalled.run), (4, 2));
 
     let asking = client.clone();
     let call = tokio::spawn(async move { asking.update("o-1", "raise", json!(3), Some("u")).await });
     let request = fake.expect("/v1/executions/o-1/updates/raise").await;
     assert_eq!(request.body, json!({"payload": 3, "update_id": "u"}));
-    request.answer(200, json!({"seq": 5, "result": {"n": 4}}));
+    request.answer(200, json!({"seq": 5, "run": 1, "result": {"n": 4}}));
     let updated = call.await.unwrap().unwrap();
-    assert_eq!((updated.seq, updated.result), (5, json!({"n": 4})));
+    assert_eq!((updated.seq, updated.run, updated.result), (5, 1, json!({"n": 4})));
 
     let asking = client.clone();
     let call = tokio::spawn(async move { asking.query("o-1", "state").await });

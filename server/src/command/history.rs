@@ -2,7 +2,7 @@
 
 use super::client;
 use crate::cli::HistoryArgs;
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
 use crate::output::{self, Form};
 use orbit_sdk::{Client, Event, HistoryPage, Value};
 use std::time::Duration;
@@ -29,15 +29,17 @@ pub async fn run(arguments: HistoryArgs) -> Result<(), Failure> {
         };
         first.events.iter().for_each(|event| drop(lines.line(event)));
     }
-    if form == Form::Table {
-        output::print(&Lines::title())?;
-    }
     let id = arguments.id.clone();
     let mut reader = Reader::new(client, arguments.id, arguments.after).of_run(arguments.run);
     reader.through = arguments.follow;
     let mut events = Vec::new();
+    // A title stands over what there is, and not over an error.
+    let mut titled = form != Form::Table;
     loop {
         let page = reader.next().await?;
+        if !std::mem::replace(&mut titled, true) {
+            output::print(&Lines::title())?;
+        }
         match form {
             Form::Table => output::print(&page.iter().map(|event| lines.line(event)).collect::<String>())?,
             Form::Jsonl => output::print(&page.iter().map(output::line).collect::<String>())?,
@@ -91,11 +93,6 @@ impl Reader {
             None => self.client.history(&self.id, self.after, None).await?,
             Some(run) => self.client.history_of_run(&self.id, run, self.after, None).await?,
         };
-        if let (Some(run), 0, true) = (self.run, self.after, page.events.is_empty()) {
-            let newest = self.client.execution(&self.id).await?.run();
-            let failure = Failure::new(format!("execution {} has no run {run}", self.id)).exit(Exit::NotFound);
-            return Err(failure.hint(format!("its newest is run {newest}")));
-        }
         self.run = Some(page.run);
         self.more = page.more;
         if let Some(last) = page.events.last()

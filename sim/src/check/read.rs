@@ -3,7 +3,7 @@
 
 use super::history::HistoryCheck;
 use super::runs::{Position, Runs};
-use super::signal::told_of;
+use super::signal::stands;
 use super::{Answer, Checked, Violation, ensure};
 use crate::coverage::{Coverage, Mark};
 use orbit_core::api::response::{ExecutionItem, ExecutionView, History, Signalled, Updated};
@@ -66,11 +66,12 @@ impl ReadCheck {
                 self.show(&started.execution_id, Position { run: Run(1), seq: Seq(1) });
                 Ok(())
             }
-            (Request::Signal { execution, signal: sent }, Reply::Signalled(Signalled { seq }))
-            | (Request::Update { execution, update: sent }, Reply::Updated(Updated { seq, .. })) => {
+            (Request::Signal { execution, signal: sent }, Reply::Signalled(Signalled { seq, run }))
+            | (Request::Update { execution, update: sent }, Reply::Updated(Updated { seq, run, .. })) => {
+                let told = Position { run: *run, seq: *seq };
                 // That it is there was checked before.
-                if let Some(position) = histories.runs(execution).and_then(|runs| told_of(runs, sent, *seq)) {
-                    self.show(execution, position);
+                if histories.runs(execution).is_some_and(|runs| stands(runs, sent, told)) {
+                    self.show(execution, told);
                 }
                 Ok(())
             }
@@ -91,7 +92,13 @@ impl ReadCheck {
             }
             (request, Reply::Error(error)) if error.code == ErrorCode::UnknownExecution => {
                 let named = named(request);
-                let hidden = answer.is_new() && answer.exchange.floor > Position::default();
+                let floor = answer.exchange.floor;
+                // One that has not come to the run that is asked for has no history of that.
+                let is_there = match request {
+                    Request::GetHistory { run: Some(run), .. } => floor.run >= *run,
+                    _ => floor > Position::default(),
+                };
+                let hidden = answer.is_new() && is_there;
                 ensure!(!hidden, CHECK, "{named:?} is said to be unknown, though it was shown before");
                 Ok(())
             }
@@ -157,8 +164,7 @@ impl ReadCheck {
             );
         }
         let Some(tracked) = runs.get(run) else {
-            ensure!(asked.is_some(), CHECK, "run {run} of {id} is shown, and there is none");
-            return Ok(());
+            return Err(Violation::safety(CHECK, format!("run {run} of {id} is shown, and there is none")));
         };
         if page.more {
             return Ok(());

@@ -117,11 +117,13 @@ impl SignalCheck {
         match (&answer.response.reply, update) {
             (Reply::Signalled(told), false) => {
                 marks.hit(Mark::SignalAcknowledged);
-                acknowledged(answer, execution, runs, message, told.seq, None, book, marks)
+                let position = Position { run: told.run, seq: told.seq };
+                acknowledged(answer, execution, runs, message, position, None, book, marks)
             }
             (Reply::Updated(told), true) => {
                 marks.hit(Mark::UpdateAnswered);
-                acknowledged(answer, execution, runs, message, told.seq, Some(&told.result), book, marks)
+                let position = Position { run: told.run, seq: told.seq };
+                acknowledged(answer, execution, runs, message, position, Some(&told.result), book, marks)
             }
             (Reply::Error(error), _) => {
                 let full = error.details.get("limit").is_some_and(|limit| limit == "max_pending_signals");
@@ -168,16 +170,13 @@ fn message(event: &Event) -> Option<(&SignalName, &Json, Option<&String>, Option
     }
 }
 
-/// Where that stands which was acknowledged under this number: of a repetition, the first.
-pub(super) fn told_of(runs: &Runs, sent: &Message, seq: Seq) -> Option<Position> {
-    let same = |position: &Position| {
-        let recorded = runs.at(*position).and_then(message);
-        recorded.is_some_and(|(name, payload, key, _)| {
-            // A repetition under an id is answered as the first was, whatever it brings.
-            *name == sent.name && key == sent.key.as_ref() && (key.is_some() || *payload == sent.payload)
-        })
-    };
-    runs.iter().map(|tracked| Position { run: tracked.run, seq }).find(same)
+/// Whether that stands at `told` which was acknowledged with it: of a repetition, the first.
+pub(super) fn stands(runs: &Runs, sent: &Message, told: Position) -> bool {
+    let recorded = runs.at(told).and_then(message);
+    recorded.is_some_and(|(name, payload, key, _)| {
+        // A repetition under an id is answered as the first was, whatever it brings.
+        *name == sent.name && key == sent.key.as_ref() && (key.is_some() || *payload == sent.payload)
+    })
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -186,14 +185,13 @@ fn acknowledged(
     execution: &ExecutionId,
     runs: Option<&Runs>,
     sent: &Message,
-    seq: Seq,
+    position: Position,
     result: Option<&Json>,
     book: &mut Book,
     marks: &mut Coverage,
 ) -> Checked {
-    let told = runs.and_then(|runs| Some((runs, told_of(runs, sent, seq)?)));
-    let Some((runs, position)) = told else {
-        let text = format!("{sent:?} is acknowledged to {execution} as #{seq}, and not recorded there");
+    let Some(runs) = runs.filter(|runs| stands(runs, sent, position)) else {
+        let text = format!("{sent:?} is acknowledged as {execution}{position}, and not recorded there");
         return Err(Violation::safety(CHECK, text));
     };
     let (_, payload, _, recorded) = runs.at(position).and_then(message).expect("looked up just now");

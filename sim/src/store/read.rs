@@ -106,6 +106,7 @@ fn matches(filter: &SummaryFilter, row: &ExecutionRow) -> bool {
 pub fn history(tables: &Tables, statement: &ReadHistory) -> HistoryPage {
     let row = tables.executions.get(&statement.execution);
     let known = row.is_some();
+    let newest = row.map_or(Run(0), |row| row.run);
     let run = row.map_or(Run(0), |row| statement.run.unwrap_or(row.run));
     let rest = tables.run_history(&statement.execution, run).iter().filter(|e| e.seq > statement.after);
     let (mut events, mut bytes, mut more) = (Vec::new(), 0, false);
@@ -117,5 +118,5 @@ pub fn history(tables: &Tables, statement: &ReadHistory) -> HistoryPage {
         bytes += event.bytes.len();
         events.push(event.bytes.to_vec());
     }
-    HistoryPage { known, run, events, more }
+    HistoryPage { known, run, newest, events, more }
 }

@@ -118,7 +118,7 @@ pub fn signal() -> Value {
 }
 
 pub fn signalled() -> Value {
-    json!({"seq": 6})
+    json!({"seq": 6, "run": 1})
 }
 
 pub fn update() -> Value {
@@ -126,7 +126,7 @@ pub fn update() -> Value {
 }
 
 pub fn updated() -> Value {
-    json!({"seq": 7, "result": {"guests": 3}})
+    json!({"seq": 7, "run": 1, "result": {"guests": 3}})
 }
 
 pub fn queried() -> Value {

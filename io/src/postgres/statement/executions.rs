@@ -64,13 +64,14 @@ fn owner(row: &Row) -> Result<OwnerRow, Trouble> {
 /// A page of a run's history: the events that are in it, and one empty row more where others follow. The
 /// length of an event is known without reading it.
 const HISTORY: &str = "
-WITH current AS MATERIALIZED (SELECT coalesce($5::bigint, run) AS run FROM workflow_executions WHERE execution_id = $1),
+WITH current AS MATERIALIZED (SELECT coalesce($5::bigint, run) AS run, run AS newest FROM workflow_executions
+    WHERE execution_id = $1),
 counted AS (SELECT seq, payload, row_number() OVER w AS n, sum(octet_length(payload)) OVER w - octet_length(payload) AS before
     FROM (SELECT seq, payload FROM execution_events WHERE execution_id = $1 AND run = (SELECT run FROM current)
         AND seq > $2 ORDER BY seq LIMIT $3::bigint + 1) page WINDOW w AS (ORDER BY seq))
-SELECT 0::bigint AS seq, NULL::bytea, run FROM current
+SELECT 0::bigint AS seq, NULL::bytea, run, newest FROM current
 UNION ALL
-SELECT seq, CASE WHEN n <= $3 AND before <= $4 THEN payload END, 0 FROM counted
+SELECT seq, CASE WHEN n <= $3 AND before <= $4 THEN payload END, 0, 0 FROM counted
 ORDER BY 1";
 
 /// A page of a run's history.
@@ -80,8 +81,9 @@ pub fn history(link: &mut Link, read: &ReadHistory) -> Result<HistoryPage, Troub
     let (limit, max_bytes) = (i64::from(read.limit), i64::from(read.max_bytes));
     let run = read.run.map(|run| i64::from(run.0));
     let rows = link.query(HISTORY, &[&read.execution.as_str(), &after, &limit, &max_bytes, &run])?;
-    let run = rows.first().map_or(Ok(0), |row| column::number(row, 2))?;
-    let mut page = HistoryPage { known: !rows.is_empty(), run: Run(run), events: Vec::new(), more: false };
+    let number = |index| rows.first().map_or(Ok(0), |row| column::number(row, index)).map(Run);
+    let (run, newest) = (number(2)?, number(3)?);
+    let mut page = HistoryPage { known: !rows.is_empty(), run, newest, events: Vec::new(), more: false };
     for row in rows.iter().skip(1) {
         match get::<Option<Vec<u8>>>(row, 1)? {
             Some(event) => page.events.push(event),

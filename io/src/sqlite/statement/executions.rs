@@ -79,10 +79,10 @@ pub fn histories(connection: &Connection, read: &ReadHistories) -> Result<Vec<Lo
 
 /// A page of a run's history.
 pub fn history(connection: &Connection, read: &ReadHistory) -> Result<HistoryPage> {
-    let Some(run) = current_run(connection, &read.execution)? else {
-        return Ok(HistoryPage { known: false, run: Run(0), events: Vec::new(), more: false });
+    let Some(newest) = current_run(connection, &read.execution)? else {
+        return Ok(HistoryPage { known: false, run: Run(0), newest: Run(0), events: Vec::new(), more: false });
     };
-    let run = read.run.unwrap_or(run);
+    let run = read.run.unwrap_or(newest);
     let mut statement = connection.prepare_cached(
         "SELECT payload FROM execution_events WHERE execution_id = ? AND run = ? AND seq > ? ORDER BY seq LIMIT ?",
     )?;
@@ -96,13 +96,13 @@ pub fn history(connection: &Connection, read: &ReadHistory) -> Result<HistoryPag
         |events: &Vec<Vec<u8>>, bytes: usize| events.len() >= read.limit as usize || bytes > read.max_bytes as usize;
     while let Some(row) = rows.next()? {
         if full(&events, bytes) {
-            return Ok(HistoryPage { known: true, run, events, more: true });
+            return Ok(HistoryPage { known: true, run, newest, events, more: true });
         }
         let event: Vec<u8> = row.get(0)?;
         bytes += event.len();
         events.push(event);
     }
-    Ok(HistoryPage { known: true, run, events, more: false })
+    Ok(HistoryPage { known: true, run, newest, events, more: false })
 }
 
 const DUE: &str = "SELECT next_wake_ms, execution_id FROM orbit_owners

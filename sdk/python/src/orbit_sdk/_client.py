@@ -13,7 +13,17 @@ from . import _models as models
 from ._backoff import Backoff
 from ._errors import OrbitError
 from ._json import encode
-from ._models import Deployed, Event, Execution, ExecutionSummary, Started, Updated, WorkerInfo, WorkflowSummary
+from ._models import (
+    Deployed,
+    Event,
+    Execution,
+    ExecutionSummary,
+    Signalled,
+    Started,
+    Updated,
+    WorkerInfo,
+    WorkflowSummary,
+)
 from ._transport import Answer, Call, Transport, query_value, segment
 
 #: How much longer than the wait itself the answer to a wait may take, in seconds.
@@ -158,14 +168,14 @@ class Client:
             if execution.finished or (end is not None and time.monotonic() >= end):
                 return execution
 
-    def signal(self, execution_id: str, name: str, payload: Any = None, *, signal_id: str | None = None) -> int:
-        """Sends a signal that the workflow declares; gives its number in the history.
+    def signal(self, execution_id: str, name: str, payload: Any = None, *, signal_id: str | None = None) -> Signalled:
+        """Sends a signal that the workflow declares; gives where it stands in the history.
 
         It is durable once this returns, and waits until a step or a handler takes it. `signal_id`: sending twice with the
         same id sends once; drawn without it.
         """
         path = f"/v1/executions/{segment(execution_id)}/signals/{segment(name)}"
-        return self._send(path, payload, "signal_id", signal_id).read(_seq)
+        return self._send(path, payload, "signal_id", signal_id).read(models.signalled)
 
     def update(self, execution_id: str, name: str, payload: Any = None, *, update_id: str | None = None) -> Updated:
         """Sends an update that the workflow declares, and gives what the workflow answers.
@@ -247,10 +257,6 @@ class Client:
                     raise error
                 return answer
             time.sleep(pause)
-
-
-def _seq(body: Any) -> int:
-    return int(body["seq"])
 
 
 def _result(body: Any) -> Any:

@@ -178,11 +178,23 @@ class Execution(ExecutionSummary):
 
 
 @dataclass(frozen=True)
+class Signalled:
+    """A signal that an execution has."""
+
+    #: Its number in the history of the run that took it in; of a repetition that of the first.
+    seq: int
+    #: That run; of a repetition that of the first.
+    run: int
+
+
+@dataclass(frozen=True)
 class Updated:
     """An update that a workflow took."""
 
-    #: Its number in the history; of a repetition that of the first.
+    #: Its number in the history of the run that took it; of a repetition that of the first.
     seq: int
+    #: That run; of a repetition that of the first.
+    run: int
     #: What the workflow answers.
     result: Any = None
 
@@ -301,8 +313,12 @@ def waiting(body: dict[str, Any]) -> Waiting:
     return Waiting(**known)
 
 
+def signalled(body: dict[str, Any]) -> Signalled:
+    return Signalled(body["seq"], body["run"])
+
+
 def updated(body: dict[str, Any]) -> Updated:
-    return Updated(body["seq"], body["result"])
+    return Updated(body["seq"], body["run"], body["result"])
 
 
 def event(body: dict[str, Any]) -> Event:

@@ -87,14 +87,28 @@ pub(super) fn all() -> Schemas {
         (
             "Signalled",
             Object::answer("A signal was taken in.")
-                .with("seq", said(count(), "Its number in the history; of a repetition that of the first."))
+                .with(
+                    "seq",
+                    said(
+                        count(),
+                        "Its number in the history of the run that took it; of a repetition that of the first.",
+                    ),
+                )
+                .with("run", said(count(), "That run; of a repetition that of the first."))
                 .build(),
         ),
         ("UpdateRequest", message("An update to send.", "update_id")),
         (
             "Updated",
             Object::answer("An update was taken by the workflow.")
-                .with("seq", said(count(), "Its number in the history; of a repetition that of the first."))
+                .with(
+                    "seq",
+                    said(
+                        count(),
+                        "Its number in the history of the run that took it; of a repetition that of the first.",
+                    ),
+                )
+                .with("run", said(count(), "That run; of a repetition that of the first."))
                 .with("result", said(any(), "What the workflow answers; to a repetition what it answered first."))
                 .build(),
         ),
