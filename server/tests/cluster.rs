@@ -25,23 +25,42 @@ impl Cluster {
         Cluster { database, folder: folder() }
     }
 
-    /// A server of it, with quicker checks than usual; which of them leads, its readiness says.
+    /// A server of it; which of them leads, its readiness says. It is patient: on a machine that is busy with much else no
+    /// leader steps down that a test does not mean to.
     fn server(&self, name: &str, more: &[&str]) -> Server {
-        let usual = ["--cluster", "--node-id", name, "--check-interval", "0.2", "--leader-validity", "1"];
-        let arguments: Vec<&str> =
-            usual.iter().chain(&["--election-session-timeout", "2"]).chain(more).copied().collect();
+        let patient = ["--leader-validity", "15", "--election-session-timeout", "20"];
+        self.usual(name, &[&patient[..], more].concat())
+    }
+
+    /// A server with the usual times: one that stands still is replaced after five seconds.
+    fn usual(&self, name: &str, more: &[&str]) -> Server {
+        let arguments: Vec<&str> = ["--cluster", "--node-id", name].iter().chain(more).copied().collect();
         let any = "127.0.0.1:0".parse().expect("an address");
         Server::spawn_on(&self.database.url(), self.folder.path(), any, &arguments)
     }
 
     /// A leader `a`, and a standby `b` that follows it.
     async fn pair(&self) -> (Server, Server) {
-        let a = self.server("a", &[]);
-        a.ready().await;
-        let b = self.server("b", &[]);
-        wait_for("standby", PATIENCE, || b.process.log().contains("following the leader").then_some(()));
-        (a, b)
+        followed(self.server("a", &[]), || self.server("b", &[])).await
     }
+
+    /// The same with the usual times.
+    async fn usual_pair(&self) -> (Server, Server) {
+        followed(self.usual("a", &[]), || self.usual("b", &[])).await
+    }
+}
+
+/// A server that leads, and then one that follows it.
+async fn followed(leader: Server, standby: impl FnOnce() -> Server) -> (Server, Server) {
+    leader.ready().await;
+    let standby = standby();
+    wait_for("standby", PATIENCE, || standby.process.log().contains("following the leader").then_some(()));
+    (leader, standby)
+}
+
+/// The term that a server knows.
+fn term(server: &Server) -> u64 {
+    health(server)["term"].as_u64().expect("a term")
 }
 
 async fn started(client: &Client, id: &str) -> Execution {
@@ -98,7 +117,7 @@ async fn a_standby_reads_from_the_database_and_names_the_leader_for_the_rest() {
     }
     // A wait on the standby ends with the execution, which ends on the leader.
     let waits = b.client();
-    let wait = tokio::spawn(async move { waits.wait("w1", Duration::from_secs(20)).await });
+    let wait = tokio::spawn(async move { waits.wait("w1", PATIENCE).await });
     a.client().signal("w1", "go", json!(null), None).await.expect("signalled");
     assert_eq!(wait.await.expect("no panic").expect("it is shown").status(), &Status::Completed);
 }
@@ -106,10 +125,8 @@ async fn a_standby_reads_from_the_database_and_names_the_leader_for_the_rest() {
 #[tokio::test]
 async fn a_standby_names_the_leader_to_those_who_bring_no_credentials() {
     let cluster = Cluster::new().await;
-    let a = cluster.server("a", &["--token", "secret"]);
-    a.ready().await;
-    let b = cluster.server("b", &["--token", "secret"]);
-    wait_for("standby", PATIENCE, || b.process.log().contains("following the leader").then_some(()));
+    let leader = cluster.server("a", &["--token", "secret"]);
+    let (a, b) = followed(leader, || cluster.server("b", &["--token", "secret"])).await;
     assert_eq!(start(&a, "e").error(), (401, "UNAUTHORIZED".into()));
     assert_eq!(start(&b, "e").error(), (503, "NOT_LEADER".into()));
     // What only reads, the standby serves itself.
@@ -139,18 +156,18 @@ async fn a_standby_leads_soon_after_the_leader_was_killed_and_goes_on_with_what_
         assert!(log.contains(line), "{line}: {log}");
     }
     b.client().signal("w1", "go", json!(null), None).await.expect("signalled");
-    let ended = b.client().wait("w1", Duration::from_secs(20)).await.expect("it is shown");
+    let ended = b.client().wait("w1", PATIENCE).await.expect("it is shown");
     assert_eq!(ended.status(), &Status::Completed);
 }
 
 #[tokio::test]
 async fn a_leader_that_stood_still_writes_nothing_after_another_leads_and_stands_by_when_it_goes_on() {
     let cluster = Cluster::new().await;
-    let (a, b) = cluster.pair().await;
+    let (a, b) = cluster.usual_pair().await;
     a.client().deploy(WAITS, Format::Yaml).await.expect("deployed");
     a.process.signal(Signal::STOP);
     b.ready().await;
-    assert_eq!(start(&b, "w1").status, 201);
+    started(&b.client().with_patience(PATIENCE), "w1").await;
     a.process.signal(Signal::CONT);
     let refused = start(&a, "w2");
     assert_eq!(refused.error(), (503, "NOT_LEADER".into()), "{}", a.process.log());
@@ -158,11 +175,14 @@ async fn a_leader_that_stood_still_writes_nothing_after_another_leads_and_stands
         let log = a.process.log();
         log.contains("cluster: lost leadership; stepped down to standby node_id=a reason=").then_some(())
     });
-    assert_eq!((&health(&b)["term"], b.client().execution("w2").await.is_err()), (&json!(2), true));
+    assert!(b.client().execution("w2").await.is_err());
+    let before = term(&b);
+    assert!(before > 1);
     // The old one is a standby like any other: it takes over in its turn.
     b.process.kill();
     a.ready().await;
-    assert_eq!((&health(&a)["role"], &health(&a)["term"]), (&json!("leader"), &json!(3)));
+    assert_eq!(health(&a)["role"], json!("leader"));
+    assert!(term(&a) > before);
     assert_eq!(a.client().execution("w1").await.expect("it is there").status(), &Status::Running);
 }
 
@@ -205,10 +225,8 @@ async fn a_clean_stop_of_the_leader_hands_over_and_one_of_a_standby_changes_noth
 #[tokio::test]
 async fn a_leader_that_is_to_exit_when_it_leads_no_more_ends_with_status_1() {
     let cluster = Cluster::new().await;
-    let mut a = cluster.server("a", &["--on-lost-lease", "exit"]);
-    a.ready().await;
-    let b = cluster.server("b", &[]);
-    wait_for("standby", PATIENCE, || b.process.log().contains("following the leader").then_some(()));
+    let leader = cluster.usual("a", &["--on-lost-lease", "exit"]);
+    let (mut a, b) = followed(leader, || cluster.usual("b", &[])).await;
     a.process.signal(Signal::STOP);
     b.ready().await;
     a.process.signal(Signal::CONT);
@@ -249,7 +267,7 @@ async fn the_command_line_and_clients_that_know_a_standby_alone_reach_the_leader
         let ended = aside(|| run(command)).await;
         assert_eq!(ended.code, 0, "{arguments:?}: {ended:?}");
     }
-    let ended = b.client().wait("w1", Duration::from_secs(20)).await.expect("it is shown");
+    let ended = b.client().wait("w1", PATIENCE).await.expect("it is shown");
     assert_eq!(ended.status(), &Status::Completed);
     assert_eq!(health(&a)["term"], json!(1));
 }
@@ -285,7 +303,7 @@ async fn a_worker_that_knows_both_servers_finishes_its_orders_over_a_kill() {
         ids.push(id);
     }
     for id in &ids {
-        let ended = client.wait(id, Duration::from_secs(30)).await.expect("it is shown");
+        let ended = client.wait(id, PATIENCE).await.expect("it is shown");
         assert_eq!(ended.status(), &Status::Completed, "{id}");
     }
     assert_eq!(health(&b)["term"], json!(2));

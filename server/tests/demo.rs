@@ -6,7 +6,6 @@ use common::{orbit, run, wait_for};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
-use std::time::Duration;
 
 #[test]
 fn the_demo_completes_an_order_and_shows_its_history_and_figures() {
@@ -41,7 +40,7 @@ fn without_exit_the_demo_serves_until_it_is_interrupted_and_leaves_nothing_behin
     assert!(list.stdout.contains("\"status\":\"completed\""), "{list:?}");
     assert_eq!(std::fs::read_dir(folder.path()).expect("it is there").count(), 1);
     process.signal(Signal::INT);
-    assert!(process.ended(Duration::from_secs(20)).success());
+    assert!(process.ended(common::PATIENCE).success());
     wait_for("empty folder", common::PATIENCE, || {
         (std::fs::read_dir(folder.path()).expect("it is there").count() == 0).then_some(())
     });

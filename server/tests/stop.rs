@@ -93,7 +93,7 @@ async fn a_stop_with_polls_waits_and_a_running_task_ends_cleanly_and_a_restart_g
         assert_eq!(status.code(), Some(0), "{}", server.process.log());
         assert!(begun.elapsed() < Duration::from_secs(8), "it took {:?}", begun.elapsed());
         // The wait was answered with how things stood, or refused; either way it did not hang.
-        let waited = tokio::time::timeout(Duration::from_secs(5), waiting).await.expect("the wait has ended").unwrap();
+        let waited = tokio::time::timeout(PATIENCE, waiting).await.expect("the wait has ended").unwrap();
         assert!(waited.is_err() || waited.is_ok_and(|execution| execution.status() == &Status::Running));
 
         let addr = server.addr;
@@ -187,5 +187,6 @@ async fn a_second_signal_ends_the_server_at_once() {
     let begun = Instant::now();
     server.process.signal(Signal::TERM);
     assert_eq!(server.process.ended(PATIENCE).code(), Some(143), "{}", server.process.log());
-    assert!(begun.elapsed() < Duration::from_secs(3), "it took {:?}", begun.elapsed());
+    // The stop would have ended after ten seconds, and with another status.
+    assert!(begun.elapsed() < Duration::from_secs(8), "it took {:?}", begun.elapsed());
 }

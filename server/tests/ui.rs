@@ -6,7 +6,6 @@ use common::{ORDER_PROCESSING, Server, folder, order};
 use orbit_sdk::{Format, StartOptions, Worker, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
 const MARKUP: &str = "<script>alert(1)</script>\"'&";
 const MARKUP_AS_TEXT: &str = "&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#39;&amp;";
@@ -85,7 +84,7 @@ async fn an_order_is_shown_with_its_steps_its_worker_and_its_definition() {
     }
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let worker = tokio::spawn(worker.build().expect("a worker").run(async move { drop(stopped.await) }));
-    let ended = client.wait("order-1", Duration::from_secs(20)).await.expect("it ends");
+    let ended = client.wait("order-1", common::PATIENCE).await.expect("it ends");
     assert_eq!(ended.status().to_string(), "completed");
 
     let shown = page(&server, "/ui/executions/order-1");
@@ -215,7 +214,7 @@ async fn the_pages_of_runs_of_parents_and_of_children_lead_to_each_other() {
     for id in [child(0), child(1)] {
         client.signal(&id, "go", json!(null), None).await.expect("it is taken, or carried on");
     }
-    client.wait("p", Duration::from_secs(20)).await.expect("it ends");
+    client.wait("p", common::PATIENCE).await.expect("it ends");
 
     // The parent leads to its children, from their rows and from its history, and each child back.
     let of_parent = page(&server, "/ui/executions/p");
@@ -286,7 +285,7 @@ async fn markup_that_comes_from_outside_is_text() {
         "error": {"code": MARKUP, "message": MARKUP, "retryable": false},
     });
     assert_eq!(ask(&server, "POST", "/v1/tasks/fail", json, &failed.to_string()).status, 200);
-    client.wait("markup", Duration::from_secs(20)).await.expect("it ends");
+    client.wait("markup", common::PATIENCE).await.expect("it ends");
 
     let encoded: String = MARKUP.bytes().map(|byte| format!("%{byte:02X}")).collect();
     for (target, status) in [

@@ -50,7 +50,7 @@ async fn a_body_that_stops_half_way_is_answered_with_408_and_the_connection_ends
         )
         .await;
     let answer = client.answer().await;
-    assert!(begun.elapsed() < Duration::from_secs(2), "nobody waits for the rest after that");
+    assert!(begun.elapsed() < Duration::from_secs(10), "nobody waits for the rest after that");
     assert_eq!(answer.error(), (408, "REQUEST_TIMEOUT".into(), String::new()));
     assert_eq!(answer.header("connection"), Some("close"));
     assert_eq!(client.closed().await, b"");
@@ -105,7 +105,7 @@ async fn a_client_that_asks_first_is_refused_before_it_sends() {
     let begun = Instant::now();
     client.send(format!("{head}content-length: 99999999999\r\n\r\n")).await;
     assert_eq!(client.answer().await.status, 413);
-    assert!(begun.elapsed() < Duration::from_secs(2), "nobody waits for bytes that will not come");
+    assert!(begun.elapsed() < Duration::from_secs(10), "nobody waits for bytes that will not come");
 
     let mut client = server.connect().await;
     client.send(format!("{head}content-length: 2\r\n\r\n")).await;

@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 /// How long a test waits for what must happen: long past any time-out of [`quick`].
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A time-out that no test waits for.
 pub const NEVER: Duration = Duration::from_secs(600);

@@ -13,7 +13,7 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// How long the node waits for an append, and for an answer to a request.
 const CALL: Duration = Duration::from_millis(300);
 

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
@@ -263,5 +263,5 @@ fn of_several_addresses_one_that_swallows_everything_costs_a_second_of_each_conn
     // Less than the look at the fence is waited for.
     let begun = Instant::now();
     store.check();
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 }

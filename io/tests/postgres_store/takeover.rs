@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 /// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A store that reaches its database through a proxy; what tests do behind its back goes past it.
 struct Proxied {

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 #: No step of a test takes longer, in seconds.
-PATIENCE = 20.0
+PATIENCE = 60.0
 #: A certificate for 127.0.0.1 and its key, made for these tests.
 CERTIFICATE = Path(__file__).parent / "tls" / "localhost.pem"
 #: How long a test looks for what must not come.

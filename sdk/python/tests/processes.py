@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from orbit_sdk import Client, Event, OrbitError
 
 #: No step of a test takes longer, in seconds.
-PATIENCE = 30.0
+PATIENCE = 90.0
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[2]
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Set in the programs that this test starts.
 const VARIABLE: &str = "SIGNALS_PROGRAM";
 /// No step takes longer.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
     if std::env::var_os(VARIABLE).is_some() {

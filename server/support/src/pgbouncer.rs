@@ -51,7 +51,7 @@ impl PgBouncer {
         let begun = Instant::now();
         let url = pooler.database(&postgres.database("postgres")).url();
         while let Err(error) = ::postgres::Client::connect(&url, ::postgres::NoTls) {
-            assert!(begun.elapsed() < Duration::from_secs(30), "PgBouncer does not start: {error:?}");
+            assert!(begun.elapsed() < Duration::from_secs(60), "PgBouncer does not start: {error:?}");
             std::thread::sleep(Duration::from_millis(10));
         }
         pooler

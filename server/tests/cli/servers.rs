@@ -80,7 +80,7 @@ async fn workers_are_listed_with_what_they_run() {
     let worker = tokio::spawn(worker.run(async move { drop(stopped.await) }));
     // It runs what was stuck, so it has registered by then.
     stage.start_stuck("t-1");
-    let waited = stage.run(&["executions", "wait", "t-1", "--timeout", "20"]);
+    let waited = stage.run(&["executions", "wait", "t-1", "--timeout", "120"]);
     assert_eq!(waited.code, 0, "{waited:?}");
     let listed = stage.run(&["workers", "list", "-o", "json"]).json();
     assert_eq!((&listed[0]["worker_id"], &listed[0]["runtime"]), (&json!("lister"), &json!("rust")));

@@ -27,7 +27,7 @@ pub const WORKFLOWS: [(&str, &str); 4] = [
 ];
 
 /// How long a client asks for one thing.
-const STUBBORN: Duration = Duration::from_secs(60);
+const STUBBORN: Duration = Duration::from_secs(180);
 
 /// What was answered.
 #[derive(Default)]

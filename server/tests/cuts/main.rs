@@ -22,7 +22,7 @@ use load::Load;
 use orbit_sdk::{Format, StartOptions};
 use orbit_support::wire::{Ends, How, Proxy};
 use orbit_support::{Database, Postgres};
-use position::{Cutter, Position, SERVING, STARTING, Step};
+use position::{Cutter, Hit, Position, SERVING, STARTING, Step};
 use rustix::process::Signal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -30,8 +30,13 @@ use std::time::{Duration, Instant};
 
 /// How long the positions are gone through in a test.
 const SHARE: Duration = Duration::from_secs(8);
-/// How long a position may keep one waiting.
+/// How long a position may keep one waiting in its turn.
 const HIT_WITHIN: Duration = Duration::from_secs(10);
+/// How long all those that did not come in their turn are waited for together at the end. Some messages come seldom: a
+/// claim that gets a row needs a task that no worker was there to take when it was scheduled.
+const LAST_CHANCE: Duration = Duration::from_secs(120);
+/// Starts and stops in which a position is waited for: which sessions are opened while a server starts differs.
+const STARTS: usize = 3;
 /// A session that was cut without the server's knowledge ends so much later.
 const KNOWN_AFTER: Duration = Duration::from_millis(30);
 
@@ -130,15 +135,26 @@ impl Tally {
 }
 
 impl Tally {
+    fn has(&self, kind: &str) -> bool {
+        self.0.get(kind).is_some_and(|(cut, _)| *cut > 0)
+    }
+
+    /// Of those that did not come in their turn, what one waits for at the end: where all positions are gone through, each
+    /// of them; of a share, those of kinds of which none was cut.
+    fn owed(&self, choice: &Choice, missed: &[Position]) -> Vec<Position> {
+        missed.iter().filter(|position| choice.all || !self.has(position.step.kind)).cloned().collect()
+    }
+
     /// Every kind was cut, and where all positions are gone through, each of them. A share does not wait for what a busy
     /// machine brings about late: it says so.
-    fn judge(&self, choice: &Choice, kinds: &[&str], missed: &[Position]) {
-        assert!(!choice.all || missed.is_empty(), "these were seen once, and not again: {missed:#?}");
+    fn judge(&self, choice: &Choice, kinds: &[&str], missed: &[Position], cutter: &Cutter) {
+        let missed: Vec<_> = missed.iter().map(|position| (position, cutter.count(&position.step))).collect();
+        assert!(!choice.all || missed.is_empty(), "not cut, each with how often its message was seen: {missed:#?}");
         if !missed.is_empty() {
-            println!("seen once, and not again in time: {missed:?}");
+            println!("not cut in time, each with how often its message was seen: {missed:?}");
         }
         for kind in kinds {
-            assert!(self.0.get(kind).is_some_and(|(cut, _)| *cut > 0), "no {kind} was cut");
+            assert!(self.has(kind), "no {kind} was cut");
         }
     }
 }
@@ -189,39 +205,54 @@ async fn whatever_message_a_session_is_cut_at_each_request_has_one_effect() {
             break;
         }
         let how = if index % 2 == 0 { How::Reset } else { How::Finish };
-        place.cutter.arm(position, how);
-        match hit(&place, position).await {
-            Some(connection) => {
-                tally.cut(position);
-                place.let_know(connection).await;
-            }
-            None => missed.push(position.clone()),
+        let hits = hits(&place, std::slice::from_ref(position), how, HIT_WITHIN).await;
+        match hits.is_empty() {
+            false => tally.cut(position),
+            true => missed.push(position.clone()),
         }
         assert!(server.process.is_running(), "the server ended after {position:?}: {}", server.process.log());
     }
-    place.cutter.disarm();
+    let owed = tally.owed(&choice, &missed);
+    for position in hits(&place, &owed, How::Reset, LAST_CHANCE).await {
+        tally.cut(&position);
+        missed.retain(|one| *one != position);
+    }
+    assert!(server.process.is_running(), "the server ended: {}", server.process.log());
     tally.tell(&format!("while it served, in {:.0?}", begun.elapsed()));
     load.end().await;
     load.check(&server, &place.database).await;
-    tally.judge(&choice, SERVING, &missed);
+    tally.judge(&choice, SERVING, &missed, &place.cutter);
 }
 
-/// Waits for a cut; the connection that was cut. What only a new session has is brought about by ending the old ones.
-async fn hit(place: &Place, position: &Position) -> Option<u64> {
-    let Step { kind, role, tag, .. } = position.step;
-    let is_new = kind == "connect" || kind == "append, prepared" || b"PD1tTn".contains(&tag);
-    let patience = Duration::from_millis(if is_new { 50 } else { 500 });
+/// Waits until a cut was made at each of these positions, or for so long; those that were hit. What only a new session
+/// has is brought about by ending the old ones.
+async fn hits(place: &Place, positions: &[Position], how: How, within: Duration) -> Vec<Position> {
+    let is_new =
+        |step: &Step| step.kind == "connect" || step.kind == "append, prepared" || b"PD1tTn".contains(&step.tag);
+    let patience = Duration::from_millis(if positions.iter().all(|one| is_new(&one.step)) { 50 } else { 500 });
+    let roles: BTreeSet<&str> = positions.iter().map(|one| one.step.role).collect();
+    place.cutter.arm(positions, how);
     let begun = Instant::now();
     let mut renewed = begun;
+    let mut hits = Vec::new();
     loop {
-        if let Some(connection) = place.cutter.hit() {
-            return Some(connection);
+        // After the last look at the clock none is made any more that nobody looks for.
+        let is_over = hits.len() == positions.len() || begun.elapsed() >= within;
+        if is_over {
+            place.cutter.disarm();
         }
-        if begun.elapsed() > HIT_WITHIN {
-            return None;
+        if let Some(Hit { position, connection }) = place.cutter.hit() {
+            hits.push(position);
+            place.let_know(connection).await;
+            continue;
+        }
+        if is_over {
+            return hits;
         }
         if renewed.elapsed() > patience * if renewed == begun { 1 } else { 8 } {
-            place.renew(if role.is_empty() { "requests" } else { role });
+            for role in &roles {
+                place.renew(if role.is_empty() { "requests" } else { role });
+            }
             renewed = Instant::now();
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -292,20 +323,28 @@ async fn whatever_message_a_start_or_a_stop_is_cut_at_the_next_one_serves_all_th
         if !choice.all && index >= least && begun.elapsed() > SHARE {
             break;
         }
-        place.cutter.arm(position, if index % 2 == 0 { How::Reset } else { How::Finish });
-        let server = until_serving(&place, folder.path()).await;
-        assert_eq!(stop(server), Some(0), "after {position:?}");
-        match place.cutter.hit() {
-            Some(connection) => {
+        let how = if index % 2 == 0 { How::Reset } else { How::Finish };
+        place.cutter.arm(std::slice::from_ref(position), how);
+        let mut hit = None;
+        for _ in 0..STARTS {
+            let server = until_serving(&place, folder.path()).await;
+            assert_eq!(stop(server), Some(0), "after {position:?}");
+            hit = place.cutter.hit();
+            if hit.is_some() {
+                break;
+            }
+        }
+        match hit {
+            Some(hit) => {
                 tally.cut(position);
-                place.let_know(connection).await;
+                place.let_know(hit.connection).await;
             }
             None => missed.push(position.clone()),
         }
     }
     place.cutter.disarm();
     tally.tell(&format!("starts and stops, in {:.0?}", begun.elapsed()));
-    tally.judge(&choice, STARTING, &missed);
+    tally.judge(&choice, STARTING, &missed, &place.cutter);
 
     let server = until_serving(&place, folder.path()).await;
     let client = server.client();

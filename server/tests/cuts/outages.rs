@@ -53,8 +53,8 @@ async fn however_often_its_sessions_are_terminated_each_request_has_one_effect()
     let folder = folder();
     let database = aside(|| Postgres::shared().fresh()).await;
     let (mut server, mut load) = begin(&database, folder.path(), "0.1").await;
-    let mut ended = 0;
-    for _ in 0..rounds(1) * 15 {
+    let (mut ended, times) = (0, rounds(1) * 15);
+    for _ in 0..times {
         load.more(BETWEEN / 3, &mut server).await;
         let database = database.clone();
         ended += aside(move || {
@@ -65,7 +65,8 @@ async fn however_often_its_sessions_are_terminated_each_request_has_one_effect()
         .await;
     }
     println!("{ended} sessions were terminated");
-    assert!(ended > 30, "only {ended} sessions were there to be ended");
+    let least = i64::try_from(times).expect("few");
+    assert!(ended >= least, "only {ended} sessions were there to be ended");
     load.end().await;
     load.check(&server, &database).await;
 }

@@ -1,7 +1,7 @@
 //! Where a session can be cut: at each message of each kind of transaction, and on which side of it.
 
 use orbit_support::wire::{Action, At, Cut, Ends, How, Message, STARTUP, Side};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A message that a kind of transaction has.
@@ -95,15 +95,18 @@ const STATEMENTS: &[(&str, &str)] = &[
 /// What an append is about, by the events in it.
 const EVENTS: &[(&[u8], &str)] = &[
     (b"\"WorkflowCreated\"", "append with a start"),
+    (b"\"StepDispatched\"", "append with a dispatch"),
     (b"\"StepSucceeded\"", "append with a completion"),
     (b"\"StepAttemptFailed\"", "append with a failure"),
     (b"\"CancelRequested\"", "append with a cancel"),
     (b"\"TimerFired\"", "append with a timer"),
 ];
 
-/// The kinds that a server has while it serves.
+/// The kinds that a server has while it serves. Left out is what it has seldom: an append about nothing of the above (a
+/// delivery that became uncertain, a late result), for which one would wait in vain.
 pub const SERVING: &[&str] = &[
     "append with a start",
+    "append with a dispatch",
     "append with a completion",
     "append with a failure",
     "append with a cancel",
@@ -164,13 +167,20 @@ struct Session {
 #[derive(Default)]
 struct State {
     sessions: BTreeMap<u64, Session>,
-    seen: BTreeSet<Step>,
-    armed: Option<(Position, How)>,
-    /// The connection that was cut.
-    hit: Option<u64>,
+    /// How often each was seen.
+    seen: BTreeMap<Step, u64>,
+    armed: Vec<(Position, How)>,
+    hits: VecDeque<Hit>,
 }
 
-/// Sees every message, remembers which there are, and cuts where it was told to, once.
+/// A cut that was made.
+pub struct Hit {
+    pub position: Position,
+    /// The connection that was cut.
+    pub connection: u64,
+}
+
+/// Sees every message, remembers which there are, and cuts where it was told to, once at each place.
 #[derive(Clone, Default)]
 pub struct Cutter(Arc<Mutex<State>>);
 
@@ -187,23 +197,28 @@ impl Cutter {
 
     /// The messages that were seen so far.
     pub fn seen(&self) -> BTreeSet<Step> {
-        self.state().seen.clone()
+        self.state().seen.keys().cloned().collect()
     }
 
-    /// The next message of this kind is where the next cut is.
-    pub fn arm(&self, position: &Position, how: How) {
+    /// How often this one was.
+    pub fn count(&self, step: &Step) -> u64 {
+        self.state().seen.get(step).copied().unwrap_or_default()
+    }
+
+    /// The next cuts are at these places and no others, each where a message of its kind comes next.
+    pub fn arm(&self, positions: &[Position], how: How) {
         let mut state = self.state();
-        state.armed = Some((position.clone(), how));
-        state.hit = None;
+        state.armed = positions.iter().map(|position| (position.clone(), how)).collect();
+        state.hits.clear();
     }
 
     pub fn disarm(&self) {
-        self.state().armed = None;
+        self.state().armed.clear();
     }
 
-    /// The connection that was cut, once it was.
-    pub fn hit(&self) -> Option<u64> {
-        self.state().hit
+    /// The oldest cut that was not told yet.
+    pub fn hit(&self) -> Option<Hit> {
+        self.state().hits.pop_front()
     }
 
     /// The connections of this role, in the order of their coming.
@@ -220,15 +235,18 @@ impl State {
         }
         let session = self.sessions.entry(message.connection).or_default();
         let steps = session.steps(message);
-        let meant = |(position, _): &(Position, How)| steps.contains(&position.step);
-        let action = match self.armed.take_if(|armed| meant(armed)) {
-            Some((position, how)) => {
-                self.hit = Some(message.connection);
-                Action::Cut(position.cut(how))
+        let action = match self.armed.iter().position(|(position, _)| steps.contains(&position.step)) {
+            Some(index) => {
+                let (position, how) = self.armed.swap_remove(index);
+                let cut = Action::Cut(position.cut(how));
+                self.hits.push_back(Hit { position, connection: message.connection });
+                cut
             }
             None => Action::Pass,
         };
-        self.seen.extend(steps);
+        for step in steps {
+            *self.seen.entry(step).or_default() += 1;
+        }
         action
     }
 }
@@ -263,6 +281,7 @@ impl Session {
         }
         let mut kinds = match statement {
             "append" if !self.about.is_empty() => self.about.clone(),
+            "append" if !is_of_preparing(message) => vec!["append about something else"],
             "take lock" | "read fence" if self.framed => vec!["campaign"],
             _ => vec![kind(self.role, statement)],
         };
@@ -272,6 +291,15 @@ impl Session {
         }
         let (role, from, tag) = (self.role, message.from, message.tag);
         kinds.into_iter().map(|kind| Step { kind, role, statement, from, tag }).collect()
+    }
+}
+
+/// Whether a message is one of those with which a statement is prepared; those that end a round trip are the same when it
+/// is run.
+fn is_of_preparing(message: &Message) -> bool {
+    match message.from {
+        Side::Client => b"PDS".contains(&message.tag),
+        Side::Server => b"1tTnZ".contains(&message.tag),
     }
 }
 

@@ -21,7 +21,7 @@ const SESSION_TIMEOUT: Duration = Duration::from_millis(1500);
 /// Bytes that a worker has written about deliveries when it is made to stand still: about three of them.
 const STOP_AFTER: u64 = 800;
 /// How long everything has to come to its end once nothing is killed any more.
-const SETTLE: Duration = Duration::from_secs(60);
+const SETTLE: Duration = Duration::from_secs(180);
 
 /// A workflow that ends in the append that starts it.
 const PING: &str = "name: Ping\nversion: 1.0.0\nsteps: [{id: echo, compute: '${ input.n }'}]\n";

@@ -34,8 +34,8 @@ const TESTS: [(&str, Store); 2] = [
     ("every_order_survives_thirty_kills_of_its_server", Store::Sqlite),
     ("every_order_survives_thirty_kills_of_its_server_on_postgresql", Store::Postgres),
 ];
-/// A run takes about a minute; past this it hangs.
-const LONGEST: Duration = Duration::from_secs(240);
+/// A run takes about a minute, on a machine that is busy with much else several; past this it hangs.
+const LONGEST: Duration = Duration::from_secs(900);
 
 fn main() -> ExitCode {
     if let Some(ending) = worker::run_if_asked() {

@@ -17,7 +17,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 
 /// No step of a test takes longer.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A request that waits for the test's answer. Dropping it closes its connection without one.
 pub struct Exchange {

@@ -5,7 +5,7 @@ use crate::postgres::Postgres;
 use ::postgres::{Client, NoTls};
 use std::io::{ErrorKind, Read, Write};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Place {
     database: Database,
