@@ -13,6 +13,7 @@ pub(super) mod workers;
 mod workflows;
 
 use super::fields::{Fields, Place, execution_id_problem, name_problem};
+use super::published::Published;
 use super::{json, url};
 use crate::definition::Document;
 use hyper::Method;
@@ -383,7 +384,9 @@ fn no_route(path: &str) -> ApiError {
         if let Some(near) = nearest(first, COLLECTIONS).filter(|near| *near != first) {
             message.push_str(&format!("; did you mean /v1/{near}?"));
         }
-    } else if let Some(meant) = under_v1(path).filter(|meant| Resource::find(meant).is_ok()) {
+    } else if let Some(meant) =
+        under_v1(path).filter(|meant| Resource::find(meant).is_ok() || Published::find(meant).is_some())
+    {
         message.push_str(&format!("; did you mean {}?", meant.chars().take(200).collect::<String>()));
     }
     ApiError::new(ErrorCode::NotFound, message)

@@ -86,6 +86,8 @@ fn a_second_server_is_told_who_holds_the_lock_and_gets_it_when_the_first_one_is_
     // A look at the lock does not take it either.
     assert_eq!(second.done(Connection::Election, Transaction::Hold), Verdict::Hold(LockState::Others));
     drop(store);
+    // PostgreSQL notices it in a moment.
+    until("the first one's session ends", || backends(&second, "election").len() == 1);
     let fence = second.campaign(2);
     assert_eq!(second.done(Connection::Election, Transaction::Hold), Verdict::Hold(LockState::Mine));
     second.written(fence, vec![group(1, vec![start("a", 1)])]);
