@@ -85,11 +85,21 @@ pub enum Mutant {
     ServesPastValidity,
     /// A check counts from its answer, not from its sending.
     ValidityFromReply,
+    /// The lease is granted and judged by the asking server's own clock.
+    LeaseOnWallClock,
+    /// A renewal does not look whose the lease is.
+    RenewalByWrongHolder,
+    /// A renewal does not look whether the lease is over.
+    RenewalAfterExpiry,
+    /// The lease is given back when a stop begins, not when it is done.
+    ReleaseBeforeStopEnded,
+    /// Taking the lease does not raise the term.
+    LeaseTermNotRaised,
 }
 
 impl Mutant {
     /// All of them, in the order of the enum.
-    pub const ALL: [Mutant; 29] = [
+    pub const ALL: [Mutant; 34] = [
         Mutant::ResponseBeforeCommit,
         Mutant::MemoryBeforeCommit,
         Mutant::RedeliveryUnflagged,
@@ -119,5 +129,10 @@ impl Mutant {
         Mutant::WithdrawnStaysInLine,
         Mutant::ServesPastValidity,
         Mutant::ValidityFromReply,
+        Mutant::LeaseOnWallClock,
+        Mutant::RenewalByWrongHolder,
+        Mutant::RenewalAfterExpiry,
+        Mutant::ReleaseBeforeStopEnded,
+        Mutant::LeaseTermNotRaised,
     ];
 }

@@ -59,6 +59,9 @@ pub enum Command {
     Workers(WorkersCommand),
     /// Show how a server, or a database, is.
     Status(StatusArgs),
+    /// Show who leads by lease, and take the lease away.
+    #[command(subcommand)]
+    Lease(LeaseCommand),
     /// Look at the tables of a PostgreSQL database, and bring them up to date.
     #[command(subcommand)]
     Db(DbCommand),
@@ -448,6 +451,25 @@ pub struct ListWorkersArgs {
     pub remote: Remote,
     #[command(flatten)]
     pub output: Output,
+}
+
+/// `orbit lease …`
+#[derive(Debug, Subcommand)]
+pub enum LeaseCommand {
+    /// Show who holds the lease, in which epoch, and for how long still. No server need run.
+    Show(DbArgs),
+    /// Take the lease away from a leader whose host is gone, before it runs out.
+    Release(ReleaseArgs),
+}
+
+/// `orbit lease release`
+#[derive(Debug, Args)]
+pub struct ReleaseArgs {
+    /// Yes: its holder may still run. What it writes is refused from then on; what it sends cannot be.
+    #[arg(long)]
+    pub force: bool,
+    #[command(flatten)]
+    pub database: DbArgs,
 }
 
 /// `orbit db …`

@@ -148,7 +148,6 @@ macro_rules! later {
 }
 
 later! {
-    lease_ttl, "--lease-ttl", "ORBIT_LEASE_TTL";
     node_timeout, "--node-timeout", "ORBIT_NODE_TIMEOUT";
     hide_addresses, "--hide-addresses", "ORBIT_HIDE_ADDRESSES";
     recovery, "--recovery", "ORBIT_RECOVERY";

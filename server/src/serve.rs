@@ -4,17 +4,18 @@ use crate::config::{self, MigrateWhen, Options};
 use crate::database::Database;
 use crate::failure::Failure;
 use crate::ui::Ui;
-use orbit_core::cluster::{OnLostLease, Role, Standby};
+use orbit_core::cluster::{Election, OnLostLease, Role, Standby};
 use orbit_core::id::NodeId;
 use orbit_core::node::{Limits, NodeConfig};
 use orbit_io::driver::record::Recorder;
 use orbit_io::driver::{Attached, Backend, Driver, DriverTask, NodeHandle};
 use orbit_io::http::{BindError, Front, HttpConfig};
 use orbit_io::postgres::address::TlsMode;
-use orbit_io::postgres::{Address, Migrate, PostgresStore, ServerName, ServerSettings, Timeouts};
+use orbit_io::postgres::{Address, Migrate, Pooler, PostgresStore, ServerName, ServerSettings, Timeouts};
 use orbit_io::sqlite::SqliteStore;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -175,14 +176,26 @@ fn open_postgres(options: &Options, address: &Address) -> Result<PostgresStore, 
     let election_idle = usual.election_idle.max(options.check_interval * 5);
     let timeouts = match &options.cluster {
         None => Timeouts { election_idle, ..usual },
-        Some(cluster) => Timeouts { election_idle: cluster.election_session_timeout, ..usual },
+        Some(cluster) => match cluster.election {
+            config::Election::Lock => Timeouts { election_idle: cluster.election_session_timeout, ..usual },
+            // It holds nothing that its end would free.
+            config::Election::Lease => Timeouts { election_idle: Duration::ZERO, ..usual },
+        },
     };
     let migrate = match options.migrate {
         MigrateWhen::Auto => Migrate::Auto,
         MigrateWhen::Never => Migrate::Never,
     };
-    let store = PostgresStore::open(address.clone(), server_name(options), timeouts, migrate)
+    let by_lease = options.cluster.as_ref().is_some_and(|cluster| cluster.election == config::Election::Lease);
+    let pooler = if by_lease { Pooler::Taken } else { Pooler::Refused };
+    let store = PostgresStore::open_behind(address.clone(), server_name(options), timeouts, migrate, pooler)
         .map_err(|error| Failure::new(error.to_string()))?;
+    if store.is_pooled() {
+        info!(
+            target: "orbit_runtime::server",
+            "a pooler in transaction mode stands before the database: time-outs are set for each transaction"
+        );
+    }
     for migration in store.applied() {
         info!(target: "orbit_runtime::server", version = migration.version, "tables changed: {}", migration.title);
     }
@@ -225,6 +238,10 @@ fn node_config(options: &Options, addr: SocketAddr) -> NodeConfig {
     };
     if let Some(cluster) = &options.cluster {
         config.role = Role::Standby(Standby {
+            election: match cluster.election {
+                config::Election::Lock => Election::Lock,
+                config::Election::Lease => Election::Lease { ttl: cluster.lease_ttl },
+            },
             validity: cluster.leader_validity,
             on_lost_lease: match cluster.on_lost_lease {
                 config::OnLostLease::StepDown => OnLostLease::StepDown,

@@ -148,6 +148,10 @@ marks! {
     SteppedDown = "leader stepped down",
     SentToLeader = "request refused by a standby",
     ReadOnStandby = "execution shown by a standby",
+    LeaseRanOut = "lease taken that another had let run out",
+    LeaseGivenBack = "lease given back at a stop, and taken again",
+    LeaseHeld = "lease asked for while another had it",
+    RenewalRefused = "renewal refused: the lease had run out, or was another's",
     LockHeld = "start found the election lock held",
 }
 

@@ -72,6 +72,10 @@ pub struct ClusterPlan {
     pub exits: bool,
     /// An election session that nothing is sent to ends.
     pub session_timeout_ms: u64,
+    /// The leader is elected by a lease with this time to live; none: by lock.
+    pub lease_ms: Option<u64>,
+    /// So far the clocks of the servers' hosts are off the database's at most, one way or the other.
+    pub skew_ms: u64,
 }
 
 impl ClusterPlan {
@@ -84,6 +88,8 @@ impl ClusterPlan {
             slice_ms: *d.pick(&[400, 2_000, 10_000]),
             exits: d.chance(Ratio::new(1, 4)),
             session_timeout_ms: 5_000,
+            lease_ms: d.chance(Ratio::new(1, 2)).then(|| *d.pick(&[3_000, 3_000, 4_000, 6_000, 15_000])),
+            skew_ms: *d.pick(&[0, 500, 5_000, 60_000]),
         })
     }
 }

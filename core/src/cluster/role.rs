@@ -29,7 +29,7 @@ impl Mode {
 pub enum Role {
     /// Alone on its database. Another server's election lock ends its start, and a lost fence ends it.
     Single,
-    /// One of several. It waits in line for the election lock, and steps down where it leads no more.
+    /// One of several. It waits to be elected, and steps down where it leads no more.
     Standby(Standby),
 }
 
@@ -45,8 +45,9 @@ impl Role {
 /// A server of a standby cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standby {
-    /// A leader serves only while its last good check is younger than this, counted from the sending of the check by its
-    /// own monotonic clock (3 s by default).
+    pub election: Election,
+    /// A leader that was elected by lock serves only while its last good check is younger than this, counted from the sending
+    /// of the check by its own monotonic clock (3 s by default).
     pub validity: Duration,
     /// How long one statement waits in line for the election lock (10 s by default, and at most): a statement that waits
     /// holds the database's vacuum back (protocols, 12).
@@ -54,9 +55,30 @@ pub struct Standby {
     pub on_lost_lease: OnLostLease,
 }
 
+/// How the leader of a standby cluster is elected. The database records it, and servers of another election are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Election {
+    /// By an advisory lock that its session with PostgreSQL holds.
+    Lock,
+    /// By a row with a time to live (15 s by default), which is renewed every third of it.
+    Lease { ttl: Duration },
+}
+
+impl Election {
+    /// How often the lease is renewed by its holder, and asked for by those who wait; none where there is none.
+    pub fn third(self) -> Option<Duration> {
+        match self {
+            Election::Lock => None,
+            Election::Lease { ttl } => Some(ttl / 3),
+        }
+    }
+}
+
 impl Default for Standby {
     fn default() -> Standby {
         Standby {
+            election: Election::Lock,
             validity: Duration::from_secs(3),
             slice: Duration::from_secs(10),
             on_lost_lease: OnLostLease::StepDown,

@@ -108,7 +108,7 @@ impl NodeConfig {
     pub(super) fn deadlines(&self) -> Deadlines {
         let checks = match &self.role {
             Role::Single => self.check_deadline,
-            Role::Standby(standby) => self.check_deadline.min(standby.validity),
+            Role::Standby(standby) => self.check_deadline.min(standby.election.third().unwrap_or(standby.validity)),
         };
         Deadlines { checks, others: self.call_deadline }
     }

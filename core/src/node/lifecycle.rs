@@ -9,7 +9,7 @@ use crate::cluster::Mode;
 use crate::cluster::clock::Observed;
 use crate::definition::Definition;
 use crate::id::{ClusterId, ExecutionId};
-use crate::mutant::Mutants;
+use crate::mutant::{Mutant, Mutants};
 use crate::node::slot::{Body, Slot};
 use crate::store::append::{Fence, Wake};
 use crate::store::outcome::Failure;
@@ -158,7 +158,10 @@ impl<M: Mutants> Node<M> {
             since_ms: self.now.wall,
         };
         let campaign = Campaign { mode: self.config.role.mode(), incarnation: self.incarnation, holder };
-        self.send(Connection::Election, Transaction::Campaign(campaign), Purpose::Campaign);
+        match self.lease_ttl() {
+            Some(ttl) => self.take_lease(campaign, ttl),
+            None => self.send(Connection::Election, Transaction::Campaign(campaign), Purpose::Campaign),
+        }
     }
 
     /// When another server's election lock is asked for again.
@@ -177,8 +180,12 @@ impl<M: Mutants> Node<M> {
 
     /// Campaigns again after a moment.
     pub(super) fn campaign_later(&mut self) {
+        self.campaign_after(LOCK_PAUSE);
+    }
+
+    pub(super) fn campaign_after(&mut self, pause: Duration) {
         if let Phase::Campaigning { since, .. } = self.phase {
-            self.phase = Phase::Campaigning { since, again: Some(self.now.mono + LOCK_PAUSE) };
+            self.phase = Phase::Campaigning { since, again: Some(self.now.mono + pause) };
         }
     }
 
@@ -215,15 +222,12 @@ impl<M: Mutants> Node<M> {
             CampaignVerdict::Won { term, cluster_id, before } => {
                 self.clock.observe(sent, self.now.mono, before.clock);
                 let fence = Fence { term, incarnation: self.incarnation };
-                self.phase = Phase::Recovering { fence, cluster_id, since: self.now.mono };
-                let node_id = self.config.node_id.clone();
-                self.begin_reign(sent);
-                self.log(match self.standby() {
-                    None => LogEvent::FenceTaken { node_id, term },
-                    Some(_) => LogEvent::Elected { node_id, term },
-                });
-                self.send(Connection::Store, Transaction::Recover, Purpose::Recover);
+                match self.lease_ttl() {
+                    Some(_) => self.renew_before_leading(fence, cluster_id),
+                    None => self.reign(fence, cluster_id, sent),
+                }
             }
+            CampaignVerdict::Leased { left } => self.ask_again_for_lease(left),
             CampaignVerdict::Lost => self.campaign(),
             CampaignVerdict::Held { .. } if self.standby().is_some() => self.stand_in_line(),
             CampaignVerdict::Held { holder } => self.wait_for_the_lock(since, holder),
@@ -242,7 +246,24 @@ impl<M: Mutants> Node<M> {
                     mode.as_str()
                 ),
             }),
+            CampaignVerdict::OtherElection { found } => self.unservable(format!(
+                "the servers of this database elect their leader by {found}, and this one would be elected by {}: two \
+                 elections elect two leaders; start it with --election {found}, as they are",
+                if self.lease_ttl().is_some() { "lease" } else { "lock" }
+            )),
         }
+    }
+
+    /// It is the writer, as far as it was told by what was sent then: it reads what it must know.
+    pub(super) fn reign(&mut self, fence: Fence, cluster_id: ClusterId, sent: Mono) {
+        self.phase = Phase::Recovering { fence, cluster_id, since: self.now.mono };
+        let (node_id, term) = (self.config.node_id.clone(), fence.term);
+        self.begin_reign(sent);
+        self.log(match self.standby() {
+            None => LogEvent::FenceTaken { node_id, term },
+            Some(_) => LogEvent::Elected { node_id, term },
+        });
+        self.send(Connection::Store, Transaction::Recover, Purpose::Recover);
     }
 
     pub(super) fn unservable(&mut self, message: String) {
@@ -355,7 +376,8 @@ impl<M: Mutants> Node<M> {
             return;
         }
         self.checks.sent();
-        if self.fence().is_some() && !std::mem::replace(&mut self.checks.holding, true) {
+        let by_lock = self.fence().is_some() && self.lease_ttl().is_none();
+        if by_lock && !std::mem::replace(&mut self.checks.holding, true) {
             self.send(Connection::Election, Transaction::Hold, Purpose::Hold);
         }
         self.send(Connection::Control, Transaction::Check, Purpose::Check { leads: self.fence().is_some() });
@@ -371,7 +393,7 @@ impl<M: Mutants> Node<M> {
         match outcome {
             Ok(Verdict::Hold(LockState::Mine)) => {
                 self.lock_lost = false;
-                self.lock_was_held(sent);
+                self.held_at(sent);
             }
             Ok(Verdict::Hold(LockState::Others)) if self.standby().is_some() => {
                 self.step_down("another session holds the election lock".into());
@@ -431,6 +453,9 @@ impl<M: Mutants> Node<M> {
             Phase::Serving { fence, cluster_id } => {
                 self.log(LogEvent::Stopping);
                 self.phase = Phase::Stopping { fence, cluster_id, until };
+                if self.lease_ttl().is_some() && self.mutants.planted(Mutant::ReleaseBeforeStopEnded) {
+                    self.send(Connection::Election, Transaction::FreeLease(fence), Purpose::Release);
+                }
                 let see = self.seen_now();
                 self.save_seen(see);
             }
@@ -440,6 +465,9 @@ impl<M: Mutants> Node<M> {
             }
             Phase::Idle | Phase::Campaigning { .. } => {
                 self.log(LogEvent::Stopping);
+                if let Some(fence) = self.lease_taken() {
+                    return self.release(fence, until);
+                }
                 self.log(LogEvent::Stopped { clean: true });
                 return self.exit(0);
             }
@@ -459,7 +487,12 @@ impl<M: Mutants> Node<M> {
         match self.phase {
             Phase::Stopping { fence, until, .. } => {
                 let idle = !self.committing && self.requests.is_empty() && self.polls.is_empty();
-                if (idle && !self.claims.in_flight()) || until <= self.now.mono {
+                let over = until <= self.now.mono;
+                if over && self.committing && self.lease_ttl().is_some() {
+                    // What is in doubt may still be written, and giving the lease back is the last thing that is: it runs out.
+                    self.log(LogEvent::Stopped { clean: false });
+                    self.exit(0);
+                } else if (idle && !self.claims.in_flight()) || over {
                     self.release(fence, until);
                 }
             }
@@ -473,11 +506,14 @@ impl<M: Mutants> Node<M> {
 
     fn release(&mut self, fence: Fence, until: Mono) {
         self.phase = Phase::Releasing { until };
-        self.send(Connection::Store, Transaction::Release(fence), Purpose::Release);
+        match self.lease_ttl() {
+            Some(_) => self.send(Connection::Election, Transaction::FreeLease(fence), Purpose::Release),
+            None => self.send(Connection::Store, Transaction::Release(fence), Purpose::Release),
+        }
     }
 
     pub(super) fn on_release(&mut self, outcome: Result<Verdict, Failure>) {
-        if self.has_exited() {
+        if !matches!(self.phase, Phase::Releasing { .. }) {
             return;
         }
         self.log(LogEvent::Stopped { clean: matches!(outcome, Ok(Verdict::Release(true))) });

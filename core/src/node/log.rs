@@ -21,6 +21,8 @@ pub enum LogEvent {
     Leading { node_id: NodeId, term: Term, active_executions: u64, recovery_ms: u64 },
     /// `cluster: lost leadership; stepped down to standby`
     LeadershipLost { node_id: NodeId, reason: String },
+    /// `lease-lost`: it led, does not any more, and ends.
+    LeaseLost { node_id: NodeId, reason: String },
     /// `recovered active executions from history`
     Recovered { executions: u64, resident: u64, in_flight: u64, recovery_ms: u64 },
     /// `definition unreadable`: a stored definition that this version cannot read; its executions are quarantined.
@@ -83,6 +85,7 @@ impl LogEvent {
             | LogEvent::Elected { .. }
             | LogEvent::Leading { .. }
             | LogEvent::LeadershipLost { .. }
+            | LogEvent::LeaseLost { .. }
             | LogEvent::ElectionLockLost
             | LogEvent::FenceLost { .. }
             | LogEvent::ClockStepped { .. } => "orbit_runtime::cluster",
@@ -96,6 +99,7 @@ impl LogEvent {
         match self {
             LogEvent::FenceLost { .. }
             | LogEvent::LeadershipLost { .. }
+            | LogEvent::LeaseLost { .. }
             | LogEvent::Unservable { .. }
             | LogEvent::Quarantined { .. }
             | LogEvent::DefinitionUnreadable { .. } => Level::Error,

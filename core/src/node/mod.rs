@@ -4,6 +4,7 @@
 //!
 //! * `lifecycle`: becoming the writer, recovering, the regular check, stopping.
 //! * `standby`: a server of a cluster in which one leads: waiting in line, following, stepping down.
+//! * `lease`: how it comes to lead by a lease, and keeps it.
 //! * `request`: requests about workflows and executions; `read`: those that are only read; `worker`: requests of workers;
 //!   `probe`: how the server is.
 //! * `ask`: what clients ask of a running execution: cancel, terminate, signals, updates, queries.
@@ -27,6 +28,7 @@ pub mod effect;
 mod family;
 mod idle;
 pub mod input;
+mod lease;
 mod lifecycle;
 mod load;
 pub mod log;
@@ -51,11 +53,12 @@ pub use log::LogEvent;
 use crate::api::{ApiError, ErrorCode, Response};
 use crate::cluster::clock::ClusterClock;
 use crate::definition::{AnySchema, SchemaCheck};
-use crate::id::{ExecutionId, Incarnation};
+use crate::id::{ClusterId, ExecutionId, Incarnation};
 use crate::mutant::{Mutants, NoMutants};
 use crate::node::counters::Counters;
 use crate::node::request::OpenRequest;
 use crate::node::slot::Slot;
+use crate::store::append::Fence;
 use crate::store::calls::{Calls, Progress};
 use crate::store::outcome::{FailureKind, Reply};
 use crate::store::transaction::{Transaction, Verdict};
@@ -91,6 +94,8 @@ pub enum Timer {
     Check,
     /// A leader's last good check is too old.
     Validity,
+    /// The lease is renewed.
+    Renewal,
     /// A timer, retry, time-out or deadline of an execution in memory.
     Execution,
     /// An execution out of memory wants to be loaded.
@@ -183,6 +188,12 @@ pub(crate) enum Purpose {
     Campaign,
     Line,
     Hold,
+    /// Of a lease that was taken, before this server leads by it.
+    FirstRenewal {
+        fence: Fence,
+        cluster_id: ClusterId,
+    },
+    Renewal,
     /// Whether this server led when it asked.
     Check {
         leads: bool,
@@ -316,6 +327,7 @@ impl<M: Mutants> Node<M> {
             (self.next_campaign(), Timer::Campaign),
             (self.next_check(), Timer::Check),
             (self.valid_until(), Timer::Validity),
+            (self.next_renewal(), Timer::Renewal),
             (in_cluster_time(self.timers.first().map(|(at, _)| *at)), Timer::Execution),
             (in_cluster_time(self.due_at()), Timer::Due),
             (self.next_rested(), Timer::Rested),
@@ -355,6 +367,7 @@ impl<M: Mutants> Node<M> {
         self.tell_when_away();
         self.campaign_when_due();
         self.check_when_due();
+        self.renew_when_due();
         if self.is_serving() {
             self.wake_executions();
             self.expire_sessions();
@@ -420,6 +433,8 @@ impl<M: Mutants> Node<M> {
             Purpose::Campaign => self.on_campaign(call.sent, outcome),
             Purpose::Line => self.on_line(call.sent, outcome),
             Purpose::Hold => self.on_hold(call.sent, outcome),
+            Purpose::FirstRenewal { fence, cluster_id } => self.on_first_renewal(fence, cluster_id, call.sent, outcome),
+            Purpose::Renewal => self.on_renewal(call.sent, outcome),
             Purpose::Check { leads } => self.on_check(call.sent, leads, outcome),
             Purpose::Release => self.on_release(outcome),
             Purpose::Recover => self.on_recover(outcome),

@@ -1,16 +1,17 @@
-//! A server of a standby cluster (design, section 8): it waits in line for the election lock and answers what can be read
+//! A server of a standby cluster (design, section 8): it waits for the election lock or the lease and answers what can be read
 //! from the database; once it leads, it serves only while its last good check is fresh, and steps down in the process.
 //!
 //! What a deposed leader holds in memory is worth nothing: it is dropped whole, and the next reign begins under another
 //! incarnation, so that nothing of an earlier one is taken for its own.
 
+use super::lease::Lease;
 use super::lifecycle::{LOCK_PAUSE, Phase};
 use super::request::Open;
 use super::{Connection, Effect, LogEvent, Node, Purpose, RequestId};
 use crate::api::error::{ApiError, ErrorCode};
 use crate::api::request::Request;
 use crate::api::response::{Leader, Reply, Response};
-use crate::cluster::{OnLostLease, Role, Standby};
+use crate::cluster::{Election, OnLostLease, Role, Standby};
 use crate::id::{ExecutionId, Term};
 use crate::mutant::{Mutant, Mutants};
 use crate::node::request::Read;
@@ -20,7 +21,6 @@ use crate::store::transaction::{Transaction, Verdict};
 use crate::time::Mono;
 use rand_chacha::rand_core::Rng;
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 /// What is known of the cluster from outside.
 #[derive(Debug, Default)]
@@ -29,9 +29,11 @@ pub(crate) struct Cluster {
     seen: Option<FenceRow>,
     /// The term and the leader that were told to people.
     told: Option<(Term, Option<Leader>)>,
-    /// When the sendings left of the last check of the lock, and of the last one of the fence, that went well.
+    /// When the sendings left of the last check of the lock, or renewal of the lease, and of the last check of the fence, that
+    /// went well.
     held: Mono,
     unmoved: Mono,
+    pub(super) lease: Lease,
 }
 
 impl<M: Mutants> Node<M> {
@@ -96,13 +98,19 @@ impl<M: Mutants> Node<M> {
     /// The fence row, read by one who follows: who leads, and whether those who wait have waited for long enough.
     pub(super) fn follow(&mut self, row: FenceRow) {
         let now = (row.fence.term, leader_of(&row));
+        let leader = now.1.clone();
         self.cluster.seen = Some(row);
         if self.cluster.told.as_ref() != Some(&now) {
-            let (term, leader) = now.clone();
+            let term = now.0;
             self.cluster.told = Some(now);
-            if let Some(leader) = leader {
+            if let (Some(leader), None) = (leader.clone(), self.lease_taken()) {
                 self.log(LogEvent::Following { term, leader: leader.node_id });
             }
+        }
+        let free = self.lease_ttl().is_some() && leader.is_none();
+        if free && self.next_campaign().is_some() {
+            // Whoever led has stopped, and the lease is not asked for yet.
+            self.campaign();
         }
         self.read_for_waits();
     }
@@ -125,8 +133,8 @@ impl<M: Mutants> Node<M> {
         self.cluster.told = None;
     }
 
-    /// The election lock was this server's when this check of it was sent.
-    pub(super) fn lock_was_held(&mut self, sent: Mono) {
+    /// The election lock, or the lease, was this server's when this check of it was sent.
+    pub(super) fn held_at(&mut self, sent: Mono) {
         self.cluster.held = self.cluster.held.max(self.counts_from(sent));
     }
 
@@ -146,7 +154,11 @@ impl<M: Mutants> Node<M> {
         if self.mutants.planted(Mutant::ServesPastValidity) {
             return None;
         }
-        Some(self.cluster.held.min(self.cluster.unmoved) + standby.validity)
+        Some(match standby.election {
+            Election::Lock => self.cluster.held.min(self.cluster.unmoved) + standby.validity,
+            // While it lasts, nobody moves the fence but by force, and then the lease is not renewed any more.
+            Election::Lease { ttl } => self.cluster.held + ttl,
+        })
     }
 
     /// A leader whose last good check is too old leads no more: it may have stood still, and another may have begun.
@@ -154,21 +166,28 @@ impl<M: Mutants> Node<M> {
         if let Some(until) = self.valid_until()
             && until <= self.now.mono
         {
-            let validity = self.standby().map_or(Duration::ZERO, |standby| standby.validity);
-            let since = self.now.mono.since(until) + validity;
-            let what = if self.cluster.held <= self.cluster.unmoved { "election lock" } else { "fence" };
-            let (since, validity) = (since.as_millis(), validity.as_millis());
-            self.step_down(format!(
-                "the last good check of the {what} was {since} ms ago, and counts for {validity} ms"
-            ));
+            let ttl = self.lease_ttl();
+            let validity = ttl.or_else(|| self.standby().map(|standby| standby.validity)).unwrap_or_default();
+            let since = (self.now.mono.since(until) + validity).as_millis();
+            let counts = validity.as_millis();
+            self.step_down(match ttl {
+                Some(_) => format!("the lease was renewed last {since} ms ago, and lasts {counts} ms"),
+                None => {
+                    let what = if self.cluster.held <= self.cluster.unmoved { "election lock" } else { "fence" };
+                    format!("the last good check of the {what} was {since} ms ago, and counts for {counts} ms")
+                }
+            });
         }
     }
 
     /// Leads no more: everybody who waits is told, what is in memory is dropped, and it waits in line again.
     pub(super) fn step_down(&mut self, reason: String) {
         let Some(on_lost_lease) = self.standby().map(|standby| standby.on_lost_lease) else { return };
-        let node_id = self.config.node_id.clone();
-        self.log(LogEvent::LeadershipLost { node_id, reason: reason.clone() });
+        let (node_id, why) = (self.config.node_id.clone(), reason.clone());
+        self.log(match on_lost_lease {
+            OnLostLease::StepDown => LogEvent::LeadershipLost { node_id, reason: why },
+            OnLostLease::Exit => LogEvent::LeaseLost { node_id, reason: why },
+        });
         let stopping = matches!(self.phase, Phase::Stopping { .. });
         self.refuse_all(&format!("fenced: {reason}"));
         match on_lost_lease {

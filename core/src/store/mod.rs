@@ -4,6 +4,7 @@
 //! * [`transaction`]: transactions as lists of statements; the next step is a pure function of the rows seen so far.
 //! * [`append`]: the append, its groups, their outcomes, and [`append::judge`], the one meaning of an append.
 //! * [`executor`]: runs such a list, ask and tell, without I/O. `io` and `sim` share it.
+//! * [`lease`]: the lease of leadership, and the transactions that take it and give it back.
 //! * `sending`: how an append gets its outcomes, in halves where data is refused.
 //! * [`outcome`]: from the raw facts that a backend reports to [`outcome::Reply`].
 //! * [`sqlstate`]: what PostgreSQL's error codes mean.
@@ -12,6 +13,7 @@
 pub mod append;
 pub mod calls;
 pub mod executor;
+pub mod lease;
 pub mod outcome;
 mod sending;
 pub mod sqlstate;

@@ -13,6 +13,7 @@ use crate::id::{
     Term, UnitKey, Version, WorkerId, WorkflowName,
 };
 use crate::store::append::{Append, Appended, Fence, MemberFacts, OwnerRow, Status, Summary, Wake};
+use crate::store::lease::{LeaseHolder, LeaseRow, LeaseRule};
 use crate::time::{ClusterMs, WallMs};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -79,6 +80,18 @@ statements! {
     RequeueStrays => Vec<(TaskName, ContractVersion)>,
     /// Names no holder any more, if the fence is still this one.
     ClearHolder => bool,
+    /// Moves the fence to where a lease says, if it is still the expected one.
+    MoveFence => bool,
+    /// Reads the lease and the database's clock.
+    ReadLease => LeaseSeen,
+    /// Takes the lease, if it is free or over: its new epoch.
+    TakeLease => Option<Term>,
+    /// Keeps the lease for its time to live from now on, if it is this holder's and not over.
+    RenewLease => bool,
+    /// Gives the lease back, if it is this holder's.
+    FreeLease => bool,
+    /// Takes the lease away from whoever holds it.
+    SeizeLease => bool,
     /// Records decisions: see [`crate::store::append`].
     Append => Appended,
     /// Share-locks the fence row and reads it.
@@ -150,6 +163,9 @@ pub struct FenceRow {
     pub schema_version: u32,
     /// A [`Mode`], or one that this Orbit does not know.
     pub mode: String,
+    /// How leaders are elected: `lock`, `lease`, `none` where there is nobody to be elected, or one that this Orbit does not
+    /// know.
+    pub election: String,
     pub fence: Fence,
     /// Who holds it; none after a clean stop.
     pub holder: Option<Holder>,
@@ -203,6 +219,63 @@ pub struct RequeueStrays {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClearHolder {
     pub fence: Fence,
+}
+
+/// See [`Statement::MoveFence`]. It waits for appends that are under way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MoveFence {
+    pub expected: Fence,
+    pub after: Fence,
+    pub mode: Mode,
+    /// None where nobody leads from now on.
+    pub holder: Option<Holder>,
+}
+
+/// See [`Statement::ReadLease`]. It locks nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReadLease;
+
+/// What [`ReadLease`] gives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseSeen {
+    pub row: LeaseRow,
+    /// The database's clock when the row was read.
+    pub clock: ClusterMs,
+}
+
+/// See [`Statement::TakeLease`] and [`LeaseRow::taken`]. The row is locked first, and judged by the database's clock after
+/// that.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TakeLease {
+    pub holder: LeaseHolder,
+    pub ttl: Duration,
+    /// The epoch is higher than this one, the fence's term: it does not go back where another election came before.
+    pub above: Term,
+    pub rule: LeaseRule,
+}
+
+/// See [`Statement::RenewLease`] and [`LeaseRow::renewed`]. The row is locked first, and judged by the database's clock after
+/// that.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RenewLease {
+    pub holder: LeaseHolder,
+    pub epoch: Term,
+    pub ttl: Duration,
+    pub rule: LeaseRule,
+}
+
+/// See [`Statement::FreeLease`] and [`LeaseRow::freed`]: the lease of this incarnation and epoch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FreeLease {
+    pub fence: Fence,
+}
+
+/// See [`Statement::SeizeLease`] and [`LeaseRow::seized`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SeizeLease {
+    /// The lease's epoch as it was seen.
+    pub expected: Term,
+    pub epoch: Term,
 }
 
 /// See [`Statement::LockFence`]. The end of its transaction waits for a synchronous replica, as a writing one's does.
@@ -457,7 +530,8 @@ macro_rules! writes {
     ($($name:ident: $writes:literal),+ $(,)?) => { $(impl $name { const WRITES: bool = $writes; })+ };
 }
 writes! {
-    TakeLock: false, StandInLine: false, ReadFence: false, RaiseFence: true, RequeueClaims: true, RequeueStrays: true, ClearHolder: true, Append: true, ClaimTasks: true, LockFence: true,
+    TakeLock: false, StandInLine: false, ReadFence: false, RaiseFence: true, RequeueClaims: true, RequeueStrays: true, ClearHolder: true, MoveFence: true, ReadLease: false, TakeLease: true,
+    RenewLease: true, FreeLease: true, SeizeLease: true, Append: true, ClaimTasks: true, LockFence: true,
     LookForGroups: false,
     PutDefinition: true, ReadDefinitions: false, ReadHistories: false, ReadDue: false, ReadTotals: false,
     ReadSummary: false, ListSummaries: false, ReadHistory: false, PutWorker: true, SeeWorkers: true,

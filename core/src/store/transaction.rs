@@ -4,12 +4,13 @@
 use crate::cluster::Mode;
 use crate::id::{ClusterId, ContractVersion, Incarnation, TaskName, Term};
 use crate::store::append::{Append, Fence, GroupOutcome};
+use crate::store::lease::{self, ForceVerdict, LeaseCampaign, ReleaseByForce};
 use crate::store::statement::*;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The version of the tables that this Orbit reads and writes.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// A transaction, as data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,6 +25,16 @@ pub enum Transaction {
     Check,
     /// Gives the fence up at a clean stop.
     Release(Fence),
+    /// Becomes the writer by the lease: takes it, and raises the term to its epoch.
+    TakeLease(Box<LeaseCampaign>),
+    /// Keeps the lease.
+    RenewLease(RenewLease),
+    /// Gives the lease back at a clean stop, and the fence with it.
+    FreeLease(Fence),
+    /// Takes the lease away from whoever holds it, for the operator.
+    ForceLease(ReleaseByForce),
+    /// Reads the lease, for people.
+    Lease,
     /// Records decisions.
     Append(Append),
     /// Takes queued tasks for waiting workers.
@@ -80,6 +91,10 @@ pub enum Verdict {
     Check(FenceRow),
     /// Whether the fence was still this one.
     Release(bool),
+    /// Whether the lease was this holder's, and not over.
+    Renew(bool),
+    Force(ForceVerdict),
+    Lease(LeaseSeen),
     /// One outcome for each group, in order.
     Append(Vec<GroupOutcome>),
     Claim(Vec<ClaimedTask>),
@@ -109,8 +124,12 @@ pub enum CampaignVerdict {
     Pooled,
     /// The tables are of a newer version than this server knows.
     NewerSchema { found: u32 },
+    /// Another server holds the lease, for so long still; for no time where it was faster just now.
+    Leased { left: Duration },
     /// The database belongs to servers of another mode.
     OtherMode { found: String },
+    /// The servers of the database elect their leader otherwise.
+    OtherElection { found: String },
     /// Somebody else raised the term meanwhile.
     Lost,
 }
@@ -142,6 +161,11 @@ impl Transaction {
             Transaction::Line(_) => "line",
             Transaction::Check => "check",
             Transaction::Release(_) => "release",
+            Transaction::TakeLease(_) => "take_lease",
+            Transaction::RenewLease(_) => "renew_lease",
+            Transaction::FreeLease(_) => "free_lease",
+            Transaction::ForceLease(_) => "force_lease",
+            Transaction::Lease => "lease",
             Transaction::Append(_) => "append",
             Transaction::Claim(_) => "claim",
             Transaction::Sweep(_) => "sweep",
@@ -173,6 +197,10 @@ impl Transaction {
             self,
             Transaction::Campaign(_)
                 | Transaction::Release(_)
+                | Transaction::TakeLease(_)
+                | Transaction::RenewLease(_)
+                | Transaction::FreeLease(_)
+                | Transaction::ForceLease(_)
                 | Transaction::Append(_)
                 | Transaction::Claim(_)
                 | Transaction::Sweep(_)
@@ -190,6 +218,11 @@ impl Transaction {
             Transaction::Line(wait) => stand_in_line(wait, seen),
             Transaction::Check => Step::Last(vec![ReadFence.into()]),
             Transaction::Release(fence) => Step::Last(vec![ClearHolder { fence: *fence }.into()]),
+            Transaction::TakeLease(campaign) => campaign.step(seen),
+            Transaction::RenewLease(renew) => Step::Last(vec![renew.clone().into()]),
+            Transaction::FreeLease(fence) => lease::free(*fence),
+            Transaction::ForceLease(force) => force.step(seen),
+            Transaction::Lease => Step::Last(vec![ReadLease.into()]),
             Transaction::Append(_) => unreachable!("an append has a course of its own: `sending`"),
             Transaction::Claim(claim) => Step::Last(vec![claim.clone().into()]),
             Transaction::Sweep(sweep) => Step::Last(vec![sweep.clone().into()]),
@@ -219,6 +252,11 @@ impl Transaction {
             Transaction::Line(_) => Verdict::Line(*TakeLock::of(last())),
             Transaction::Check => Verdict::Check(ReadFence::of(last()).clone()),
             Transaction::Release(_) => Verdict::Release(*ClearHolder::of(last())),
+            Transaction::TakeLease(campaign) => campaign.verdict(seen),
+            Transaction::RenewLease(_) => Verdict::Renew(*RenewLease::of(last())),
+            Transaction::FreeLease(_) => Verdict::Release(*ClearHolder::of(last())),
+            Transaction::ForceLease(force) => force.verdict(seen),
+            Transaction::Lease => Verdict::Lease(ReadLease::of(last()).clone()),
             Transaction::Append(_) => unreachable!("an append has a course of its own: `sending`"),
             Transaction::Claim(_) => Verdict::Claim(ClaimTasks::of(last()).clone()),
             Transaction::Sweep(_) => {
@@ -256,6 +294,25 @@ fn stand_in_line(wait: &StandInLine, seen: &[Rows]) -> Step {
     }
 }
 
+/// How a database records the election by lock in `orbit_cluster`.
+pub const LOCK: &str = "lock";
+
+/// Why a server of this mode is not for this database.
+pub(super) fn unfit(row: &FenceRow, mode: Mode) -> Option<CampaignVerdict> {
+    if row.schema_version > SCHEMA_VERSION {
+        return Some(CampaignVerdict::NewerSchema { found: row.schema_version });
+    }
+    // A database that nobody has written yet is of whatever mode comes first.
+    let other = row.mode != mode.as_str() && row.fence.term > Term(0);
+    other.then(|| CampaignVerdict::OtherMode { found: row.mode.clone() })
+}
+
+/// Why a server that is elected like this is not for this database: two elections at once elect two leaders.
+pub(super) fn elected_otherwise(row: &FenceRow, mode: Mode, election: &str) -> Option<CampaignVerdict> {
+    let other = mode == Mode::Standby && row.election != election && row.fence.term > Term(0);
+    other.then(|| CampaignVerdict::OtherElection { found: row.election.clone() })
+}
+
 impl Campaign {
     /// The lock and the fence row first; then, if the lock is ours and so are mode and schema version, the raise, and
     /// back with every claim of an incarnation that is no more (protocols, 8, 11 and 21).
@@ -269,12 +326,8 @@ impl Campaign {
             }
             LockState::Pooled => return Step::Stop(Verdict::Campaign(CampaignVerdict::Pooled)),
         }
-        if row.schema_version > SCHEMA_VERSION {
-            return Step::Stop(Verdict::Campaign(CampaignVerdict::NewerSchema { found: row.schema_version }));
-        }
-        // A database that nobody has written yet is of whatever mode comes first.
-        if row.mode != self.mode.as_str() && row.fence.term > Term(0) {
-            return Step::Stop(Verdict::Campaign(CampaignVerdict::OtherMode { found: row.mode.clone() }));
+        if let Some(verdict) = unfit(row, self.mode).or_else(|| elected_otherwise(row, self.mode, LOCK)) {
+            return Step::Stop(Verdict::Campaign(verdict));
         }
         // A repetition of a campaign whose outcome was unknown, and which was won.
         if row.fence.incarnation == self.incarnation {

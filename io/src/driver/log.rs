@@ -42,6 +42,9 @@ pub fn write(event: &LogEvent) {
         LogEvent::LeadershipLost { node_id, reason } => {
             tracing::error!(target: CLUSTER, %node_id, %reason, "cluster: lost leadership; stepped down to standby");
         }
+        LogEvent::LeaseLost { node_id, reason } => {
+            tracing::error!(target: CLUSTER, %node_id, %reason, "lease-lost: this server led, does not any more, and ends");
+        }
         LogEvent::Recovered { executions, resident, in_flight, recovery_ms } => {
             tracing::info!(target: ENGINE, executions, in_flight, resident, recovery_ms, "recovered active executions from history");
         }

@@ -141,6 +141,9 @@ pub struct Connector {
     pub address: Address,
     pub name: ServerName,
     pub timeouts: Timeouts,
+    /// A pooler in transaction mode stands in between: what is set on a session is another's soon after, so everything is
+    /// set for each transaction by itself (protocols, 31).
+    pub pooled: bool,
 }
 
 /// A connection that was set up and looked at.
@@ -151,6 +154,8 @@ pub struct Opened {
     pub marker: Uuid,
     /// Whether the server warned since this was last cleared.
     pub warned: Arc<AtomicBool>,
+    /// What each transaction begins with, where nothing can be set on the session.
+    pub local: Option<String>,
 }
 
 impl Connector {
@@ -169,13 +174,37 @@ impl Connector {
         let mut marker = [0; 16];
         getrandom::fill(&mut marker).expect("the operating system gives random bytes");
         let marker = uuid::Builder::from_random_bytes(marker).into_uuid();
+        if self.pooled {
+            client.batch_execute("BEGIN")?;
+            let settings = look(&mut client)?;
+            client.batch_execute("COMMIT")?;
+            return Ok(Opened { client, settings, marker, warned, local: Some(self.set_locally(role)) });
+        }
         // By SET and not at the start: a pooler refuses the `options` of a start.
         client.batch_execute(&self.set_up(role, marker))?;
         // Not every system can do this one; without it, a backend notices later that its client is gone.
         let _ = client.batch_execute("SET client_connection_check_interval = '1s'");
         let settings = look(&mut client)?;
         warned.store(false, Ordering::SeqCst);
-        Ok(Opened { client, settings, marker, warned })
+        Ok(Opened { client, settings, marker, warned, local: None })
+    }
+
+    /// What can be set for one transaction, and bounds its waits.
+    fn set_locally(&self, role: Role) -> String {
+        let Timeouts { write, read, lock, idle_in_transaction, .. } = self.timeouts;
+        let statement = if role == Role::Requests { read } else { write };
+        let mut sql = format!(
+            "SET LOCAL statement_timeout = {}; SET LOCAL lock_timeout = {};
+             SET LOCAL idle_in_transaction_session_timeout = {}; SET LOCAL client_min_messages = 'warning';
+             SET LOCAL jit = off;",
+            statement.as_millis(),
+            lock.as_millis(),
+            idle_in_transaction.as_millis(),
+        );
+        if role == Role::Store {
+            sql.push_str("SET LOCAL enable_seqscan = off; SET LOCAL plan_cache_mode = force_generic_plan;");
+        }
+        sql
     }
 
     fn set_up(&self, role: Role, marker: Uuid) -> String {
@@ -238,7 +267,7 @@ mod tests {
         let database = orbit_support::Postgres::shared().fresh();
         let timeouts = Timeouts::default();
         let address = Address::parse(&database.url()).expect("an address");
-        let connector = Connector { address, name: "node-a".into(), timeouts };
+        let connector = Connector { address, name: "node-a".into(), timeouts, pooled: false };
         let in_cluster = ServerName { node_id: "node-a".into(), in_cluster: true };
         assert_eq!(in_cluster.of_session(Role::Election), "orbit-cluster:node-a");
         assert_eq!(in_cluster.of_session(Role::Store), "orbit:node-a:store");

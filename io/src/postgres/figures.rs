@@ -78,7 +78,18 @@ SELECT (SELECT coalesce(extract(epoch FROM max(clock_timestamp() - xact_start)),
         - (SELECT min(next_wake_ms) FROM orbit_owners WHERE next_wake_ms > 0))
 FROM pg_database WHERE datname = current_database()";
 
-pub(super) fn read(link: &mut Link) -> Result<DatabaseFigures, Trouble> {
+/// The same, outside any transaction.
+pub(super) fn read_alone(link: &mut Link) -> Result<DatabaseFigures, Trouble> {
+    if !link.is_pooled() {
+        return read(link);
+    }
+    link.begin("BEGIN READ ONLY")?;
+    let figures = read(link)?;
+    link.run("COMMIT")?;
+    Ok(figures)
+}
+
+fn read(link: &mut Link) -> Result<DatabaseFigures, Trouble> {
     let row = link.query_opt(READ, &[])?.ok_or(Trouble::Again)?;
     let count = |index| get::<i64>(&row, index).map(|number| u64::try_from(number).unwrap_or(0));
     let oldest: f64 = get(&row, 0)?;

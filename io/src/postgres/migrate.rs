@@ -19,8 +19,10 @@ pub struct Migration {
 }
 
 /// Every version, in order.
-pub const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, title: "the first tables", sql: include_str!("migrations/0001_first.sql") }];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, title: "the first tables", sql: include_str!("migrations/0001_first.sql") },
+    Migration { version: 2, title: "election by lease", sql: include_str!("migrations/0002_leases.sql") },
+];
 
 /// Made before the first version: which one the tables are of.
 const VERSION_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_version (

@@ -25,6 +25,15 @@ pub enum Migrate {
     Never,
 }
 
+/// What becomes of a pooler in transaction mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pooler {
+    /// It is an error: something is to be held by a session.
+    Refused,
+    /// Nothing is held by a session, and nothing is set on one.
+    Taken,
+}
+
 /// A database whose tables are those that this Orbit knows.
 pub struct PostgresStore {
     connector: Connector,
@@ -63,6 +72,11 @@ pub enum OpenError {
          held: connect to PostgreSQL itself, or through the pooler in session mode"
     )]
     Pooled { address: String },
+    #[error(
+        "{address} has tables of version {found}, this Orbit needs version {SCHEMA_VERSION}, and tables are not changed \
+         through a pooler in transaction mode: run `orbit db migrate up --db` with the address of PostgreSQL itself"
+    )]
+    OldBehindPooler { address: String, found: u32 },
     #[error("{address} cannot be served from: {reason}")]
     Unfit { address: String, reason: String },
     #[error(
@@ -98,9 +112,25 @@ impl PostgresStore {
         timeouts: Timeouts,
         migrate: Migrate,
     ) -> Result<PostgresStore, OpenError> {
+        PostgresStore::open_behind(address, name, timeouts, migrate, Pooler::Refused)
+    }
+
+    /// The same, behind such a pooler or none.
+    pub fn open_behind(
+        address: Address,
+        name: impl Into<ServerName>,
+        timeouts: Timeouts,
+        migrate: Migrate,
+        pooler: Pooler,
+    ) -> Result<PostgresStore, OpenError> {
         let shown = address.shown().to_owned();
-        let connector = Connector { address, name: name.into(), timeouts };
-        on_a_thread(&shown, move || open(connector, migrate))
+        let connector = Connector { address, name: name.into(), timeouts, pooled: false };
+        on_a_thread(&shown, move || open(connector, migrate, pooler))
+    }
+
+    /// Whether a pooler in transaction mode stands in between.
+    pub fn is_pooled(&self) -> bool {
+        self.connector.pooled
     }
 
     /// The address, without its password.
@@ -159,7 +189,10 @@ pub(super) fn on_a_thread<T: Send + 'static>(
     })
 }
 
-fn open(connector: Connector, migrate: Migrate) -> Result<PostgresStore, OpenError> {
+fn open(connector: Connector, migrate: Migrate, pooler: Pooler) -> Result<PostgresStore, OpenError> {
+    if pooler == Pooler::Taken && hands_out_transactions(&connector)? {
+        return open_pooled(Connector { pooled: true, ..connector });
+    }
     let address = connector.address.shown().to_owned();
     let failed = |error: MigrateError| of_migration(&address, error);
     let mut tool = connect(&connector, Role::Tool)?;
@@ -177,8 +210,47 @@ fn open(connector: Connector, migrate: Migrate) -> Result<PostgresStore, OpenErr
     if is_pooled(tool, &mut opened.client).map_err(|error| of_connection(&address, error.into()))? {
         return Err(OpenError::Pooled { address });
     }
-    let link = Some(Link::new(opened.client, opened.marker, opened.warned));
-    Ok(PostgresStore { connector, settings: opened.settings, applied, figures: Arc::default(), link })
+    let settings = opened.settings.clone();
+    let link = Some(Link::new(opened));
+    Ok(PostgresStore { connector, settings, applied, figures: Arc::default(), link })
+}
+
+/// Tables are looked at, and left as they are: whoever changes them holds a lock with a session.
+fn open_pooled(connector: Connector) -> Result<PostgresStore, OpenError> {
+    let address = connector.address.shown().to_owned();
+    let of_postgres = |error: ::postgres::Error| of_connection(&address, error.into());
+    let mut opened = connect(&connector, Role::Store)?;
+    opened.client.batch_execute("BEGIN").map_err(of_postgres)?;
+    let found = migrate::current(&mut opened.client).map_err(|error| of_migration(&address, error))?;
+    opened.client.batch_execute("COMMIT").map_err(of_postgres)?;
+    match found {
+        found if found < SCHEMA_VERSION => Err(OpenError::OldBehindPooler { address, found }),
+        found if found > SCHEMA_VERSION => Err(of_migration(&address, MigrateError::Newer { found })),
+        _ => {
+            let settings = opened.settings.clone();
+            let link = Some(Link::new(opened));
+            Ok(PostgresStore { connector, settings, applied: Vec::new(), figures: Arc::default(), link })
+        }
+    }
+}
+
+/// How often it is asked whether sessions are handed out by the transaction: others who use the pooler at that moment may
+/// hide it once.
+const ASKED: usize = 4;
+
+/// The same as [`is_pooled`], without setting more than the marker: what is set stays on a backend that is another's later.
+fn hands_out_transactions(connector: &Connector) -> Result<bool, OpenError> {
+    let plain = Connector { pooled: true, ..connector.clone() };
+    for _ in 0..ASKED {
+        let mut mine = connect(&plain, Role::Tool)?;
+        let mut other = connect(&plain, Role::Tool)?;
+        let marked = mine.client.batch_execute(&format!("SET orbit.session = '{}'", mine.marker));
+        let is_pooled = marked.and_then(|()| is_pooled(mine, &mut other.client));
+        if is_pooled.map_err(|error| of_connection(connector.address.shown(), error.into()))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// A connection for commands and set-up. A server that is just starting is waited for.

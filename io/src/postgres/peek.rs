@@ -41,22 +41,23 @@ pub fn peek(address: Address) -> Result<Peek, PeekError> {
 }
 
 fn tool(address: Address) -> Connector {
-    Connector { address, name: "command".into(), timeouts: Timeouts::default() }
+    Connector { address, name: "command".into(), timeouts: Timeouts::default(), pooled: false }
 }
 
 fn look(address: Address) -> Result<Peek, PeekError> {
     let address_shown = address.shown().to_owned();
     let connector = tool(address);
     let opened = connector.open(Role::Tool).map_err(|error| open::of_connection(&address_shown, error))?;
-    let mut client = opened.client;
-    let found = migrate::current(&mut client).map_err(|error| open::of_migration(&address_shown, error))?;
+    let mut opened = opened;
+    let found = migrate::current(&mut opened.client).map_err(|error| open::of_migration(&address_shown, error))?;
     match found {
         0 => return Err(PeekError::Empty { address: address_shown }),
         found if found > SCHEMA_VERSION => return Err(PeekError::NewerSchema { address: address_shown, found }),
         _ => {}
     }
-    let mut link = Link::new(client, opened.marker, opened.warned);
-    read(&mut link, opened.settings).map_err(|trouble| PeekError::Unreadable {
+    let settings = opened.settings.clone();
+    let mut link = Link::new(opened);
+    read(&mut link, settings).map_err(|trouble| PeekError::Unreadable {
         address: address_shown,
         reason: match trouble {
             Trouble::Postgres(error) => crate::postgres::facts::message(&error),

@@ -36,7 +36,7 @@ impl Session {
         }
         if self.link.is_none() {
             let opened = self.connector.open(self.role).map_err(|error| error.fact())?;
-            self.link = Some(Link::new(opened.client, opened.marker, opened.warned));
+            self.link = Some(Link::new(opened));
         }
         Ok(())
     }
@@ -54,13 +54,13 @@ impl Session {
     /// Reads what the metrics show of the database; none where that fails, which nothing depends on.
     pub fn figures(&mut self) -> Option<DatabaseFigures> {
         let link = self.link.as_mut()?;
-        match figures::read(link) {
+        match figures::read_alone(link) {
             Ok(read) => Some(read),
             Err(trouble) => {
                 self.phase = Phase::Open;
                 let fact = self.fact(trouble);
                 tracing::debug!(target: "orbit_runtime::store", error = %fact.message, "the figures of the database cannot be read");
-                if facts::ends_session(&fact) {
+                if facts::ends_session(&fact) || self.link.as_ref().is_some_and(Link::is_pooled) {
                     self.link = None;
                 }
                 None
@@ -118,6 +118,8 @@ impl Session {
             self.phase = Phase::NotSent;
             self.connect()?;
         }
+        let pooled = self.link.as_ref().is_some_and(Link::is_pooled);
+        let frame = if pooled && frame == Frame::Auto { Frame::Whole } else { frame };
         let Some(link) = self.link.as_mut() else {
             let message = "the connection ended between two statements of a transaction".into();
             return Err(Fact { phase: Phase::Open, severity: None, cause: Cause::Closed, message });
@@ -179,7 +181,7 @@ fn framed<T>(
     *phase = Phase::Open;
     if matches!(frame, Frame::Begin | Frame::Whole) {
         // What only reads sees one moment.
-        link.run(if writes { "BEGIN" } else { "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" })?;
+        link.begin(if writes { "BEGIN" } else { "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" })?;
     }
     if frame == Frame::Auto && writes {
         // One statement carries its own commit.

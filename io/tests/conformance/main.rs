@@ -100,13 +100,22 @@ fn without_clock(reply: Reply<Verdict>) -> Reply<Verdict> {
     match reply {
         Reply::Done(Verdict::Check(mut row)) => {
             row.clock = ClusterMs(0);
+            elected(&mut row.election);
             Reply::Done(Verdict::Check(row))
         }
         Reply::Done(Verdict::Campaign(CampaignVerdict::Won { term, cluster_id, mut before })) => {
             before.clock = ClusterMs(0);
+            elected(&mut before.election);
             Reply::Done(Verdict::Campaign(CampaignVerdict::Won { term, cluster_id, before }))
         }
         other => other,
+    }
+}
+
+/// On SQLite there is nobody to elect.
+fn elected(election: &mut String) {
+    if election == "none" {
+        *election = "lock".into();
     }
 }
 

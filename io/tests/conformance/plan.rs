@@ -523,6 +523,8 @@ pub fn kinds(reply: &Reply<Verdict>, commit: &Commit) -> Vec<&'static str> {
             Change::Swept { .. } => "swept",
             Change::FenceRaised { .. } => "fence raised",
             Change::HolderCleared { .. } => "holder cleared",
+            Change::LeaseTaken { .. } | Change::LeaseRenewed { .. } => "lease held",
+            Change::LeaseFreed { .. } | Change::LeaseSeized { .. } => "lease free",
             Change::Defined { .. } | Change::WorkerSaved => "saved",
             Change::WorkersSeen { .. } => "workers seen",
             Change::WorkersForgotten { .. } => "workers forgotten",

@@ -55,6 +55,9 @@ const DIALECT: Dialect = Dialect {
     holder: "json_build_object('node_id', leader_node, 'host', host, 'pid', pid, 'addr', leader_addr,
         'since_ms', since_ms) END AS holder",
     payload: "convert_from(payload, 'UTF8')",
+    leases:
+        "SELECT name, epoch, CASE WHEN node_id IS NOT NULL THEN
+        json_build_object('node_id', node_id, 'host', host, 'incarnation', incarnation) END AS holder FROM orbit_leases",
 };
 
 /// The tables of a database, as the model shows its own.

@@ -58,6 +58,8 @@ const DIALECT: Dialect = Dialect {
     holder: "json_object('node_id', leader_node, 'host', host, 'pid', pid, 'addr', leader_addr, 'since_ms', since_ms)
         END AS json_holder",
     payload: "CAST(payload AS TEXT)",
+    // There is none: a server alone has nobody who could take it.
+    leases: "SELECT 'leader' AS name, 0 AS epoch, NULL AS holder",
 };
 
 /// Rows as objects. A column named `json_x` holds the JSON text of `x`; sixteen bytes are a UUID.

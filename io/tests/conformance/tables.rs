@@ -10,17 +10,20 @@ pub struct Dialect {
     pub holder: &'static str,
     /// The payload of an event, as text.
     pub payload: &'static str,
+    /// The lease, with its holder as a JSON object, or null.
+    pub leases: &'static str,
 }
 
 /// All of them; `rows` gives those of a query, as objects.
 pub fn dump(dialect: &Dialect, mut rows: impl FnMut(&str) -> Value) -> Value {
-    let Dialect { json, holder, payload } = dialect;
+    let Dialect { json, holder, payload, leases } = dialect;
     let [labels, document, contracts] = ["labels", "document", "contracts"].map(json);
     json!({
         "orbit_cluster": rows(&format!(
             "SELECT id, cluster_id, (SELECT version FROM schema_version) AS schema_version, mode, term, incarnation,
                 CASE WHEN leader_node IS NOT NULL THEN {holder} FROM orbit_cluster",
         )),
+        "orbit_leases": rows(leases),
         "orbit_owners": rows(
             "SELECT execution_id, root_id, run, epoch, last_seq, group_id, next_wake_ms FROM orbit_owners
              ORDER BY execution_id",

@@ -10,6 +10,7 @@ mod commits;
 mod fence;
 mod kind;
 mod late;
+mod lease;
 mod line;
 mod others;
 mod outdated;

@@ -1,7 +1,7 @@
 //! `orbit config show`
 
 use crate::cli::{ConfigArgs, ConfigCommand};
-use crate::config::{ClusterOptions, LogSettings, Options, Settings};
+use crate::config::{ClusterOptions, Election, LogSettings, Options, Settings};
 use crate::failure::Failure;
 use crate::output::{self, Table};
 use crate::telemetry;
@@ -87,6 +87,8 @@ fn values(options: &Options, log: &LogSettings) -> Vec<(&'static str, Value)> {
     let format = name_of(log.log_format.unwrap_or_default().to_possible_value());
     // Of a server that is alone, they say nothing.
     let of_cluster = |value: &dyn Fn(&ClusterOptions) -> Value| options.cluster.as_ref().map_or(Value::Null, value);
+    let only =
+        |cluster: &ClusterOptions, election, value| if cluster.election == election { value } else { Value::Null };
     let migrate = name_of(options.migrate.to_possible_value());
     vec![
         ("db", without_password(&options.db.text()).into()),
@@ -112,10 +114,14 @@ fn values(options: &Options, log: &LogSettings) -> Vec<(&'static str, Value)> {
         ("cluster", options.cluster.is_some().into()),
         ("cluster_mode", of_cluster(&|_| "standby".into())),
         ("advertise_addr", of_cluster(&|cluster| cluster.advertise_addr.as_deref().into())),
-        ("election", of_cluster(&|_| "lock".into())),
+        ("election", of_cluster(&|cluster| name_of(cluster.election.to_possible_value()))),
+        ("lease_ttl", of_cluster(&|cluster| only(cluster, Election::Lease, seconds(cluster.lease_ttl)))),
         ("on_lost_lease", of_cluster(&|cluster| name_of(cluster.on_lost_lease.to_possible_value()))),
-        ("leader_validity", of_cluster(&|cluster| seconds(cluster.leader_validity))),
-        ("election_session_timeout", of_cluster(&|cluster| seconds(cluster.election_session_timeout))),
+        ("leader_validity", of_cluster(&|cluster| only(cluster, Election::Lock, seconds(cluster.leader_validity)))),
+        (
+            "election_session_timeout",
+            of_cluster(&|cluster| only(cluster, Election::Lock, seconds(cluster.election_session_timeout))),
+        ),
     ]
 }
 

@@ -13,6 +13,7 @@ mod document;
 mod executions;
 mod history;
 mod input;
+mod lease;
 mod openapi;
 /// The tasks of the order example, which its worker, the demo and the benchmark share.
 #[path = "../../../sdk/rust/examples/order_worker/tasks.rs"]
@@ -45,6 +46,7 @@ pub async fn run(command: Command, matches: &ArgMatches) -> Result<(), Failure> 
         Command::Workflows(command) => workflows::run(command).await,
         Command::Workers(command) => workers::run(command).await,
         Command::Status(arguments) => status::run(arguments).await,
+        Command::Lease(command) => lease::run(command),
         Command::Db(command) => db::run(command),
         Command::Config(command) => config::run(command, matches),
         Command::Openapi => openapi::run(),

@@ -6,7 +6,11 @@ use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
+
+/// How short and how long a lease may last.
+const LEASE_TTL: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(600);
 
 /// As far as they were given.
 #[derive(Clone, Debug, Default, PartialEq, Args, Deserialize)]
@@ -22,16 +26,19 @@ pub struct ClusterSettings {
     /// wildcard].
     #[arg(long, env = "ORBIT_ADVERTISE_ADDR", value_name = "URL")]
     pub advertise_addr: Option<String>,
-    /// How the leader is elected; in this version, by a lock that its connection to PostgreSQL holds [default: lock].
+    /// How the leader is elected; all servers of a database alike [default: lock].
     #[arg(long, env = "ORBIT_ELECTION", value_enum)]
     pub election: Option<Election>,
+    /// With --election lease: how long the lease lasts when it is not renewed; from 1 to 600 [default: 15].
+    #[arg(long, env = "ORBIT_LEASE_TTL", value_name = "SECONDS", value_parser = Seconds::parse)]
+    pub lease_ttl: Option<Seconds>,
     /// What a leader does that leads no more [default: step-down].
     #[arg(long, env = "ORBIT_ON_LOST_LEASE", value_enum)]
     pub on_lost_lease: Option<OnLostLease>,
-    /// A leader serves only while its last good check is younger than this [default: 3].
+    /// With --election lock: a leader serves only while its last good check is younger than this [default: 3].
     #[arg(long, env = "ORBIT_LEADER_VALIDITY", value_name = "SECONDS", value_parser = Seconds::parse)]
     pub leader_validity: Option<Seconds>,
-    /// PostgreSQL ends the session that holds the election lock when it is silent for so long [default: 5].
+    /// With --election lock: PostgreSQL ends the session that holds the lock when it is silent for so long [default: 5].
     #[arg(long, env = "ORBIT_ELECTION_SESSION_TIMEOUT", value_name = "SECONDS", value_parser = Seconds::parse)]
     pub election_session_timeout: Option<Seconds>,
 }
@@ -48,13 +55,13 @@ pub enum ClusterMode {
 }
 
 /// How a leader is elected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Election {
-    /// A lock that its session with PostgreSQL holds.
+    /// By a lock that its session with PostgreSQL holds: another leads as soon as that session ends.
+    #[default]
     Lock,
-    /// A row with a time to live.
-    #[value(hide = true)]
+    /// By a row with a time to live, which works behind a pooler in transaction mode.
     Lease,
 }
 
@@ -74,6 +81,8 @@ pub enum OnLostLease {
 pub struct ClusterOptions {
     /// None where only a wildcard is served, and no other was given.
     pub advertise_addr: Option<String>,
+    pub election: Election,
+    pub lease_ttl: Duration,
     pub on_lost_lease: OnLostLease,
     pub leader_validity: Duration,
     pub election_session_timeout: Duration,
@@ -86,6 +95,7 @@ impl ClusterSettings {
             cluster_mode: self.cluster_mode.or(other.cluster_mode),
             advertise_addr: self.advertise_addr.or(other.advertise_addr),
             election: self.election.or(other.election),
+            lease_ttl: self.lease_ttl.or(other.lease_ttl),
             on_lost_lease: self.on_lost_lease.or(other.on_lost_lease),
             leader_validity: self.leader_validity.or(other.leader_validity),
             election_session_timeout: self.election_session_timeout.or(other.election_session_timeout),
@@ -98,12 +108,23 @@ impl ClusterSettings {
             (self.cluster_mode.is_some(), "--cluster-mode"),
             (self.advertise_addr.is_some(), "--advertise-addr"),
             (self.election.is_some(), "--election"),
+            (self.lease_ttl.is_some(), "--lease-ttl"),
             (self.on_lost_lease.is_some(), "--on-lost-lease"),
             (self.leader_validity.is_some(), "--leader-validity"),
             (self.election_session_timeout.is_some(), "--election-session-timeout"),
         ]
         .into_iter()
         .find_map(|(given, option)| given.then_some(option))
+    }
+
+    /// An option that was given and means nothing in this election, and the one that it goes with.
+    fn misfit(&self, election: Election) -> Option<(&'static str, &'static str)> {
+        match election {
+            Election::Lock => self.lease_ttl.map(|_| ("--lease-ttl", "lease")),
+            Election::Lease => None
+                .or(self.leader_validity.map(|_| ("--leader-validity", "lock")))
+                .or(self.election_session_timeout.map(|_| ("--election-session-timeout", "lock"))),
+        }
     }
 
     /// Checks them; none where the server is alone.
@@ -125,16 +146,32 @@ impl ClusterSettings {
                  election and history",
             ));
         }
-        let later = [
-            (self.cluster_mode == Some(ClusterMode::Shared), "--cluster-mode shared", "standby"),
-            (self.election == Some(Election::Lease), "--election lease", "lock"),
-        ];
-        if let Some((_, option, instead)) = later.into_iter().find(|(given, ..)| *given) {
-            return Err(Failure::usage(format!("{option} is not in this version of Orbit"))
-                .hint(format!("leave it out, or say {instead}")));
+        if self.cluster_mode == Some(ClusterMode::Shared) {
+            return Err(Failure::usage("--cluster-mode shared is not in this version of Orbit")
+                .hint("leave it out, or say standby"));
+        }
+        let election = self.election.unwrap_or_default();
+        if let Some((option, goes_with)) = self.misfit(election) {
+            return Err(Failure::usage(format!(
+                "{option} goes with --election {goes_with}, and this server's leader is elected otherwise"
+            ))
+            .hint(match election {
+                Election::Lock => "say --election lease as well, or leave it out",
+                Election::Lease => "leave it out: by a lease, a leader serves for what is left of --lease-ttl",
+            }));
+        }
+        let lease_ttl = self.lease_ttl.map_or(Duration::from_secs(15), |given| given.0);
+        if !LEASE_TTL.contains(&lease_ttl) {
+            return Err(Failure::usage(format!(
+                "--lease-ttl is {} s; give from {} to {} s: it is how long nobody leads after the leader was killed, and \
+                 how long a leader goes on that cannot renew it",
+                lease_ttl.as_secs_f64(),
+                LEASE_TTL.start().as_secs(),
+                LEASE_TTL.end().as_secs()
+            )));
         }
         let validity = self.leader_validity.map_or(Duration::from_secs(3), |given| given.0);
-        if validity < check_interval * 2 {
+        if election == Election::Lock && validity < check_interval * 2 {
             return Err(Failure::usage(format!(
                 "--leader-validity is {} s, and a check is made every {} s (--check-interval); give at least twice that, \
                  or each late answer costs the lead",
@@ -143,7 +180,7 @@ impl ClusterSettings {
             )));
         }
         let session = self.election_session_timeout.map_or(Duration::from_secs(5), |given| given.0);
-        if session <= validity {
+        if election == Election::Lock && session <= validity {
             return Err(Failure::usage(format!(
                 "--election-session-timeout is {} s, and a leader may serve for {} s after its last good check \
                  (--leader-validity); give more than that, or a successor is elected while it still serves",
@@ -155,6 +192,8 @@ impl ClusterSettings {
         let advertise_addr = self.advertise_addr.map(check_url).transpose()?.or(own);
         Ok(Some(ClusterOptions {
             advertise_addr,
+            election,
+            lease_ttl,
             on_lost_lease: self.on_lost_lease.unwrap_or_default(),
             leader_validity: validity,
             election_session_timeout: session,

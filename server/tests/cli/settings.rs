@@ -244,3 +244,32 @@ fn the_description_of_the_api_is_printed_as_it_is_served() {
     assert_eq!(printed.code, 0);
     assert_eq!(printed.stdout, include_str!("../../../docs/openapi.json"));
 }
+
+#[test]
+fn options_of_the_other_election_and_leases_out_of_bounds_are_refused_with_what_would_be_right() {
+    let postgres = ["config", "show", "--db", "postgres://localhost/orbit", "--cluster"];
+    for (arguments, why, hint) in [
+        (&["--lease-ttl", "5"][..], "--lease-ttl goes with --election lease", "say --election lease"),
+        (
+            &["--election", "lease", "--leader-validity", "3"],
+            "--leader-validity goes with --election lock",
+            "leave it out",
+        ),
+        (
+            &["--election", "lease", "--election-session-timeout", "5"],
+            "--election-session-timeout goes with --election lock",
+            "leave it out",
+        ),
+        (&["--election", "lease", "--lease-ttl", "0.5"], "--lease-ttl is 0.5 s; give from 1 to 600 s", ""),
+        (&["--election", "lease", "--lease-ttl", "601"], "--lease-ttl is 601 s; give from 1 to 600 s", ""),
+    ] {
+        let refused = run(orbit(&[&postgres, arguments].concat()));
+        assert_eq!(refused.code, 2, "{refused:?}");
+        assert!(error(&refused).contains(why) && refused.stderr.contains(hint), "{refused:?}");
+    }
+    let shown = run(orbit(&[&postgres[..], &["--election", "lease", "-o", "json"]].concat())).json();
+    let settings = shown["settings"].as_array().expect("settings");
+    let value = |name: &str| settings.iter().find(|one| one["name"] == name).expect("it is shown")["value"].clone();
+    assert_eq!((value("election"), value("lease_ttl")), (json!("lease"), json!(15.0)));
+    assert_eq!(value("leader_validity"), json!(null));
+}

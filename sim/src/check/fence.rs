@@ -37,6 +37,10 @@ impl FenceCheck {
                 }
                 Change::HolderCleared { fence } | Change::Swept { fence, .. } => self.may_write(*fence)?,
                 Change::Requeued { .. }
+                | Change::LeaseTaken { .. }
+                | Change::LeaseRenewed { .. }
+                | Change::LeaseFreed { .. }
+                | Change::LeaseSeized { .. }
                 | Change::WorkerSaved
                 | Change::WorkersSeen { .. }
                 | Change::WorkersForgotten { .. } => {}

@@ -24,7 +24,7 @@ impl Excuses {
             // A server that was replaced does not know what its successor deployed.
             LogEvent::FenceLost { .. } | LogEvent::Quarantined { .. } => self.usurped,
             LogEvent::Unservable { .. } => self.database,
-            LogEvent::LeadershipLost { .. } => self.troubled,
+            LogEvent::LeadershipLost { .. } | LogEvent::LeaseLost { .. } => self.troubled,
             _ => false,
         }
     }

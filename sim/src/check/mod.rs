@@ -3,6 +3,7 @@
 //! A check sees what an outsider could see (committed transactions, answers, log lines) and never the node's memory.
 //!
 //! * [`fence`]: one writer per term, and none after a newer one.
+//! * [`lease`]: one holder at a time, by the database's clock, and nothing written after it is given back.
 //! * [`history`]: histories are gapless, end once, and say only what workers said and what the definition allows.
 //! * `rows`: the rows beside a history say the same of it.
 //! * [`runs`]: the runs of an execution follow each other without a gap, each from what the one before left to it.
@@ -26,6 +27,7 @@ pub mod family;
 pub mod fence;
 pub mod history;
 pub mod interpreter;
+pub mod lease;
 pub mod liveness;
 pub mod log;
 pub mod pace;
@@ -54,6 +56,7 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub struct Checks {
     pub fence: fence::FenceCheck,
+    pub lease: lease::LeaseCheck,
     pub history: history::HistoryCheck,
     pub family: family::FamilyCheck,
     pub delivery: delivery::DeliveryCheck,
@@ -106,6 +109,7 @@ impl Checks {
     /// After every commit.
     pub fn on_commit(&mut self, committed: &Committed<'_>, marks: &mut Coverage) -> Checked {
         self.fence.on_commit(committed)?;
+        self.lease.on_commit(committed)?;
         self.history.on_commit(committed, marks)?;
         self.family.on_commit(committed, marks)?;
         self.signal.on_commit(committed, &self.history, marks)

@@ -26,7 +26,11 @@ pub struct Fresh {
 impl Fresh {
     /// A call leaves.
     pub fn on_call(&mut self, call: CallId, transaction: &Transaction, now: Time) {
-        if matches!(transaction, Transaction::Campaign(_) | Transaction::Hold | Transaction::Check) {
+        let checks = matches!(
+            transaction,
+            Transaction::Campaign(_) | Transaction::Hold | Transaction::Check | Transaction::RenewLease(_)
+        );
+        if checks {
             self.sent.insert(call, now);
         }
     }
@@ -37,6 +41,10 @@ impl Fresh {
         match reply {
             outcome::Reply::Done(Verdict::Campaign(CampaignVerdict::Won { .. })) => {
                 (self.held, self.unmoved) = (Some(sent), Some(sent));
+            }
+            // Nobody moves the fence while a lease lasts: a renewal says as much as both checks of one who has the lock.
+            outcome::Reply::Done(Verdict::Renew(true)) => {
+                (self.held, self.unmoved) = (self.held.max(Some(sent)), self.unmoved.max(Some(sent)));
             }
             outcome::Reply::Done(Verdict::Hold(LockState::Mine)) => self.held = self.held.max(Some(sent)),
             outcome::Reply::Done(Verdict::Check(row)) if Some(row.fence) == fence => {

@@ -2,7 +2,9 @@
 
 use orbit_core::id::{CallKey, Incarnation};
 use orbit_core::store::append::{Fence, Group};
+use orbit_core::store::lease::{LeaseHolder, LeaseRow};
 use orbit_core::store::statement::{ClaimedTask, DefinitionRow};
+use orbit_core::time::ClusterMs;
 use serde::Serialize;
 
 /// A committed transaction; without changes where it only read or its conditions did not hold.
@@ -18,6 +20,14 @@ pub struct Commit {
 pub enum Change {
     /// Somebody became the writer.
     FenceRaised { before: Fence, after: Fence },
+    /// Somebody took the lease, by the database's clock at `clock`, when it was `before`.
+    LeaseTaken { before: LeaseRow, after: LeaseRow, clock: ClusterMs },
+    /// Somebody renewed the lease.
+    LeaseRenewed { by: LeaseHolder, before: LeaseRow, after: LeaseRow, clock: ClusterMs },
+    /// The holder of this fence gave the lease back.
+    LeaseFreed { fence: Fence },
+    /// Somebody took the lease away from its holder.
+    LeaseSeized { before: LeaseRow },
     /// The writer gave up its place.
     HolderCleared { fence: Fence },
     /// A group of an append; `repeated` where an earlier sending had written it already, so that nothing changed now.

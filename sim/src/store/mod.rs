@@ -11,6 +11,7 @@
 
 pub(crate) mod append;
 pub mod commit;
+pub(crate) mod lease;
 mod read;
 pub(crate) mod tables;
 pub(crate) mod write;
@@ -22,8 +23,9 @@ pub use tables::{EventRow, ExecutionRow, TaskEntry};
 use orbit_core::id::{ClusterId, ExecutionId, Run};
 use orbit_core::store::append::{Fence, OwnerRow};
 use orbit_core::store::executor::{Ask, Executor};
+use orbit_core::store::lease::LeaseRow;
 use orbit_core::store::outcome::Reply;
-use orbit_core::store::statement::{DefinitionRow, LockState, Rows, Statement};
+use orbit_core::store::statement::{DefinitionRow, LeaseSeen, LockState, Rows, Statement};
 use orbit_core::store::transaction::{Transaction, Verdict};
 use orbit_core::time::ClusterMs;
 use std::collections::BTreeMap;
@@ -111,6 +113,11 @@ impl ModelStore {
         self.tables.cluster.fence
     }
 
+    /// The lease.
+    pub fn lease(&self) -> &LeaseRow {
+        &self.tables.lease
+    }
+
     /// The owner rows: one for each running execution.
     pub fn owners(&self) -> &BTreeMap<ExecutionId, OwnerRow> {
         &self.tables.owners
@@ -162,6 +169,7 @@ impl ModelStore {
 fn read_statement(tables: &Tables, clock: ClusterMs, statement: &Statement) -> Option<Rows> {
     Some(match statement {
         Statement::ReadFence(_) => Rows::ReadFence(read::fence(tables, clock)),
+        Statement::ReadLease(_) => Rows::ReadLease(LeaseSeen { row: tables.lease.clone(), clock }),
         Statement::ReadDefinitions(_) => Rows::ReadDefinitions(read::definitions(tables)),
         Statement::ReadHistories(s) => Rows::ReadHistories(read::histories(tables, s)),
         Statement::ReadDue(s) => Rows::ReadDue(read::due(tables, s)),
@@ -183,6 +191,11 @@ fn run_statement(tables: &mut Tables, clock: ClusterMs, statement: Statement, co
         Statement::RaiseFence(s) => Rows::RaiseFence(write::raise_fence(tables, s, commit)),
         Statement::RequeueClaims(s) => Rows::RequeueClaims(write::requeue_claims(tables, s, commit)),
         Statement::ClearHolder(s) => Rows::ClearHolder(write::clear_holder(tables, s, commit)),
+        Statement::MoveFence(s) => Rows::MoveFence(lease::move_fence(tables, &s, commit)),
+        Statement::TakeLease(s) => Rows::TakeLease(lease::take(tables, &s, clock, commit)),
+        Statement::RenewLease(s) => Rows::RenewLease(lease::renew(tables, &s, clock, commit)),
+        Statement::FreeLease(s) => Rows::FreeLease(lease::free(tables, &s, commit)),
+        Statement::SeizeLease(s) => Rows::SeizeLease(lease::seize(tables, &s, commit)),
         Statement::LockFence(_) => Rows::LockFence(tables.cluster.fence),
         Statement::Append(s) => Rows::Append(append::append(tables, s, commit)),
         Statement::RequeueStrays(s) => Rows::RequeueStrays(write::requeue_strays(tables, s, commit)),

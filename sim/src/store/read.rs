@@ -16,6 +16,7 @@ pub fn fence(tables: &Tables, clock: ClusterMs) -> FenceRow {
         cluster_id: row.cluster_id,
         schema_version: row.schema_version,
         mode: row.mode.clone(),
+        election: row.election.clone(),
         fence: row.fence,
         holder: row.holder.clone(),
         clock,

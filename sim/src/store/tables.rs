@@ -3,8 +3,9 @@
 use orbit_core::cluster::Mode;
 use orbit_core::id::{CallKey, ClusterId, ExecutionId, GroupId, Incarnation, Run, Seq, TaskId, Term, WorkerId};
 use orbit_core::store::append::{Fence, OwnerRow, Summary, TaskRow, TaskState};
+use orbit_core::store::lease::LeaseRow;
 use orbit_core::store::statement::{DefinitionRow, Holder, WorkerRow};
-use orbit_core::store::transaction::SCHEMA_VERSION;
+use orbit_core::store::transaction::{LOCK, SCHEMA_VERSION};
 use orbit_core::time::ClusterMs;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ pub struct ClusterRow {
     pub cluster_id: ClusterId,
     pub schema_version: u32,
     pub mode: String,
+    pub election: String,
     pub fence: Fence,
     pub holder: Option<Holder>,
 }
@@ -62,6 +64,7 @@ pub struct DefinitionEntry {
 #[derive(Clone, Debug)]
 pub struct Tables {
     pub cluster: ClusterRow,
+    pub lease: LeaseRow,
     pub owners: BTreeMap<ExecutionId, OwnerRow>,
     pub executions: BTreeMap<ExecutionId, ExecutionRow>,
     pub events: BTreeMap<(ExecutionId, Run), Vec<EventRow>>,
@@ -78,9 +81,11 @@ impl Tables {
                 cluster_id,
                 schema_version: SCHEMA_VERSION,
                 mode: Mode::Single.as_str().into(),
+                election: LOCK.into(),
                 fence: Fence { term: Term(0), incarnation: Incarnation(Uuid::nil()) },
                 holder: None,
             },
+            lease: LeaseRow::new(),
             owners: BTreeMap::new(),
             executions: BTreeMap::new(),
             events: BTreeMap::new(),
@@ -170,6 +175,7 @@ impl Tables {
             .collect();
         json!({
             "orbit_cluster": cluster,
+            "orbit_leases": [super::lease::dump(&self.lease)],
             "orbit_owners": owners,
             "workflow_executions": executions,
             "execution_events": events,

@@ -8,6 +8,7 @@ use orbit_core::store::statement::{
     ClaimTasks, ClaimedTask, ClearHolder, ForgetWorkers, PutDefinition, PutResult, PutWorker, RaiseFence,
     RequeueClaims, RequeueStrays, SeeWorkers, WorkerRow,
 };
+use orbit_core::store::transaction::LOCK;
 use orbit_core::time::ClusterMs;
 use std::collections::BTreeSet;
 
@@ -19,6 +20,7 @@ pub fn raise_fence(tables: &mut Tables, statement: RaiseFence, commit: &mut Comm
     let after = Fence { term: before.term.next(), incarnation: statement.incarnation };
     tables.cluster.fence = after;
     tables.cluster.mode = statement.mode.as_str().into();
+    tables.cluster.election = LOCK.into();
     tables.cluster.holder = Some(statement.holder);
     commit.changes.push(Change::FenceRaised { before, after });
     Some(after.term)

@@ -27,19 +27,27 @@ impl Time {
     }
 }
 
-/// The monotonic clock of one process: its own origin, and a rate that is a little off.
+/// The clocks of one process: a monotonic one, with its own origin and a rate that is a little off, and a wall clock.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessClock {
     born: Time,
     origin: u64,
     /// Parts per million that it runs fast.
     ppm: u64,
+    /// So many milliseconds the wall clock of its host is off that of the database's.
+    off_ms: i64,
 }
 
 impl ProcessClock {
     /// The clock of a process that begins now.
     pub fn new(born: Time, origin: u64, ppm: u64) -> ProcessClock {
-        ProcessClock { born, origin, ppm }
+        ProcessClock { born, origin, ppm, off_ms: 0 }
+    }
+
+    /// The same, of a process on another host than the database.
+    #[must_use]
+    pub fn off_by(self, off_ms: i64) -> ProcessClock {
+        ProcessClock { off_ms, ..self }
     }
 
     /// What it shows.
@@ -57,7 +65,7 @@ impl ProcessClock {
     }
 }
 
-/// The wall clock of the host that server and database share: it jumps.
+/// The wall clock of the database's host: it jumps. Those of servers on other hosts jump with it, and are off it.
 #[derive(Clone, Copy, Debug)]
 pub struct HostClock {
     epoch_ms: i64,
@@ -80,9 +88,9 @@ impl HostClock {
         ClusterMs(self.epoch_ms + self.steps_ms + i64::try_from(now.0 / 1_000).expect("a run is short"))
     }
 
-    /// What a process on it is told of the time.
+    /// What a process is told of the time.
     pub fn now(&self, process: &ProcessClock, now: Time) -> Now {
-        Now { mono: process.read(now), wall: WallMs(self.read(now).0) }
+        Now { mono: process.read(now), wall: WallMs(self.read(now).0 + process.off_ms) }
     }
 }
 

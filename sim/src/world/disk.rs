@@ -15,7 +15,7 @@ use orbit_core::id::GroupId;
 use orbit_core::node::{CallId, Connection};
 use orbit_core::store::append::{GroupOutcome, Rejection};
 use orbit_core::store::outcome::{self, Cause, Fact, FailureKind, Phase, Reply, Severity};
-use orbit_core::store::transaction::{Transaction, Verdict};
+use orbit_core::store::transaction::{CampaignVerdict, Transaction, Verdict};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -244,6 +244,8 @@ impl World {
                         self.marks.hit(if *repeated { Mark::UnknownWritten } else { Mark::UnknownNotWritten });
                     }
                 }
+                Change::LeaseTaken { before, .. } if before.holder.is_some() => self.marks.hit(Mark::LeaseRanOut),
+                Change::LeaseTaken { before, .. } if before.epoch.0 > 0 => self.marks.hit(Mark::LeaseGivenBack),
                 Change::Claimed { repeated: true, .. } => self.marks.hit(Mark::ClaimRepeated),
                 Change::Claimed { .. } => self.marks.hit(Mark::ClaimedFromQueue),
                 Change::Requeued { .. } => self.marks.hit(Mark::Requeued),
@@ -264,6 +266,8 @@ impl World {
                     }
                 }
             }
+            Reply::Done(Verdict::Renew(false)) => self.marks.hit(Mark::RenewalRefused),
+            Reply::Done(Verdict::Campaign(CampaignVerdict::Leased { .. })) => self.marks.hit(Mark::LeaseHeld),
             Reply::Done(Verdict::Load(loaded)) if !loaded.is_empty() => self.marks.hit(Mark::Loaded),
             _ => {}
         }

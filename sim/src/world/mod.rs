@@ -19,6 +19,7 @@ pub mod worker;
 
 use crate::check::family::{Bounds, FamilyCheck};
 use crate::check::interpreter::Limits;
+use crate::check::lease::LeaseCheck;
 use crate::check::{Checked, Checks, Violation, liveness};
 use crate::coverage::Coverage;
 use crate::fault::Faults;
@@ -106,6 +107,7 @@ impl World {
         let mut workload = Dice::new(plan.seed.wrapping_add(1), Stream::Workload);
         let workers = (0..plan.workers as usize).map(|index| worker(&plan, &mut workload, index)).collect();
         let cluster_id = ClusterId(dice.entropy.uuid());
+        let ttl = plan.cluster.as_ref().and_then(|cluster| cluster.lease_ms).map(Duration::from_millis);
         let bounds = Bounds { max_children: plan.server.max_children, max_depth: plan.server.max_child_depth };
         World {
             sqlite: ModelStore::new(cluster_id),
@@ -129,7 +131,7 @@ impl World {
             stuck: BTreeSet::new(),
             deployed: BTreeSet::new(),
             book: Book::new(workload::definitions(plan.seed, plan.workflows)),
-            checks: Checks { family: FamilyCheck::new(bounds), ..Checks::default() },
+            checks: Checks { family: FamilyCheck::new(bounds), lease: LeaseCheck::new(ttl), ..Checks::default() },
             marks: Coverage::default(),
             trace,
             healed: false,

@@ -208,7 +208,8 @@ impl World {
         if let (Some(cluster), Some(process)) = (&self.plan.cluster, self.processes.get(&pid))
             && process.leads
         {
-            let checked = process.fresh.on_answer(&exchange.request, &response, cluster.validity_ms, self.now);
+            let validity_ms = cluster.lease_ms.unwrap_or(cluster.validity_ms);
+            let checked = process.fresh.on_answer(&exchange.request, &response, validity_ms, self.now);
             self.holds(checked);
         }
         self.network.exchanges.get_mut(&id).expect("just looked up").pending = false;

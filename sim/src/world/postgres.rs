@@ -129,7 +129,12 @@ impl Database {
 }
 
 fn settings(connection: Connection, plan: &Plan) -> Settings {
-    let election_idle = plan.cluster.as_ref().map_or(plan.server.check_ms * 8, |cluster| cluster.session_timeout_ms);
+    let election_idle = match &plan.cluster {
+        None => plan.server.check_ms * 8,
+        // A lease is nothing that a session has.
+        Some(cluster) if cluster.lease_ms.is_some() => 0,
+        Some(cluster) => cluster.session_timeout_ms,
+    };
     let slice = plan.cluster.as_ref().map_or(0, |cluster| cluster.slice_ms);
     let plan = &plan.database;
     Settings {

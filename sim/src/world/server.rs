@@ -11,7 +11,7 @@ use crate::fault::{FaultKind, Moment};
 use crate::mutant::Planted;
 use crate::rng::Ratio;
 use crate::schema::SmallSchema;
-use orbit_core::cluster::{OnLostLease, Role, Standby};
+use orbit_core::cluster::{Election, OnLostLease, Role, Standby};
 use orbit_core::id::NodeId;
 use orbit_core::node::{Effect, Input, Limits, LogEvent, Node, NodeConfig};
 use orbit_core::store::append::Fence;
@@ -113,7 +113,11 @@ impl World {
         let place = (0..).find(|place| !taken.contains(place)).expect("some place is free");
         let drift = self.dice.server.between(self.plan.server.drift_ppm);
         let origin = self.dice.server.below(1 << 40);
-        let clock = ProcessClock::new(self.now, origin, drift);
+        // Whose lock it is, no clock says.
+        let skew = self.plan.cluster.as_ref().filter(|cluster| cluster.lease_ms.is_some()).map_or(0, |c| c.skew_ms);
+        let off = if skew == 0 { 0 } else { i64::try_from(self.dice.server.below(2 * skew)).expect("short") };
+        let off = off - i64::try_from(skew).expect("short");
+        let clock = ProcessClock::new(self.now, origin, drift).off_by(off);
         let entropy = self.dice.entropy.bytes();
         let now = self.host.now(&clock, self.now);
         let node = Node::with_mutants(self.config(pid, place), entropy, now, self.planted);
@@ -150,6 +154,7 @@ impl World {
             addr: Some(format!("127.0.0.1:{}", 7_233 + place)),
             role: self.plan.cluster.as_ref().map_or(Role::Single, |cluster| {
                 Role::Standby(Standby {
+                    election: cluster.lease_ms.map_or(Election::Lock, |ttl| Election::Lease { ttl: ms(ttl) }),
                     validity: ms(cluster.validity_ms),
                     slice: ms(cluster.slice_ms),
                     on_lost_lease: if cluster.exits { OnLostLease::Exit } else { OnLostLease::StepDown },
@@ -283,7 +288,7 @@ impl World {
                 self.process(pid).leads = true;
                 self.moment(pid, Moment::Elected);
             }
-            LogEvent::LeadershipLost { .. } => {
+            LogEvent::LeadershipLost { .. } | LogEvent::LeaseLost { .. } => {
                 self.marks.hit(Mark::SteppedDown);
                 let process = self.process(pid);
                 (process.leads, process.deposed, process.fence) = (false, true, None);

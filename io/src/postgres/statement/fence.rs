@@ -5,7 +5,7 @@ use crate::postgres::statement::{Link, Trouble};
 use ::postgres::Row;
 use orbit_core::id::{ClusterId, Incarnation, Term};
 use orbit_core::store::append::Fence;
-use orbit_core::store::statement::{ClearHolder, FenceRow, Holder, LockState, RaiseFence, StandInLine};
+use orbit_core::store::statement::{ClearHolder, FenceRow, Holder, LockState, MoveFence, RaiseFence, StandInLine};
 use orbit_core::time::{ClusterMs, WallMs};
 
 /// The key of the election lock: "orbitldr" in ASCII.
@@ -60,7 +60,7 @@ pub fn read(link: &mut Link) -> Result<FenceRow, Trouble> {
     let row = link.query_opt(
         "SELECT cluster_id, mode, term, incarnation, leader_node, leader_addr, host, pid, since_ms,
                 (SELECT version FROM schema_version WHERE id = 1),
-                floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint, pg_is_in_recovery()
+                floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint, pg_is_in_recovery(), election
          FROM orbit_cluster WHERE id = 1",
         &[],
     )?;
@@ -84,6 +84,7 @@ pub fn from_row(row: &Row) -> Result<FenceRow, Trouble> {
         cluster_id: ClusterId(column::uuid(row, 0)?),
         schema_version: column::number(row, 9)?,
         mode: get(row, 1)?,
+        election: get(row, 12)?,
         fence: fence(row, 2, 3)?,
         holder: holder(row)?,
         clock: ClusterMs(get(row, 10)?),
@@ -132,6 +133,32 @@ pub fn raise(link: &mut Link, raise: &RaiseFence) -> Result<Option<Term>, Troubl
         ],
     )?;
     row.map(|row| Ok(Term(column::number(&row, 0)?))).transpose()
+}
+
+/// Where a lease says that it is from now on, if it is still the expected one. It waits for appends that are under way.
+pub fn move_to(link: &mut Link, to: &MoveFence) -> Result<bool, Trouble> {
+    let MoveFence { expected, after, mode, holder } = to;
+    let named = |part: fn(&Holder) -> &str| holder.as_ref().map(part);
+    let rows = link.query(
+        "UPDATE orbit_cluster
+         SET term = $1, mode = $2, election = 'lease', incarnation = $3, leader_node = $4, leader_addr = $5, host = $6,
+             pid = $7, since_ms = $8
+         WHERE id = 1 AND term = $9 AND incarnation = $10 AND term < $1
+         RETURNING term",
+        &[
+            &column::int(after.term.0),
+            &mode.as_str(),
+            &after.incarnation.0,
+            &named(|holder| holder.node_id.as_str()),
+            &holder.as_ref().and_then(|holder| holder.addr.as_deref()),
+            &named(|holder| &holder.host),
+            &holder.as_ref().map(|holder| i64::from(holder.pid)),
+            &holder.as_ref().map(|holder| holder.since_ms.0),
+            &column::int(expected.term.0),
+            &expected.incarnation.0,
+        ],
+    )?;
+    Ok(!rows.is_empty())
 }
 
 /// Takes the holder's name off, if the fence is still this one.

@@ -6,9 +6,11 @@ pub(super) mod column;
 mod definitions;
 mod executions;
 pub(super) mod fence;
+pub(super) mod lease;
 mod summaries;
 mod workers;
 
+use crate::postgres::connect::Opened;
 use ::postgres::types::ToSql;
 use ::postgres::{Client, Error, Row};
 use orbit_core::store::statement::{Rows, Statement};
@@ -45,15 +47,39 @@ pub struct Link {
     /// Set on the session when it was opened.
     pub marker: Uuid,
     warned: Arc<AtomicBool>,
+    /// What each transaction begins with, where the backend may be another for each.
+    local: Option<String>,
 }
 
 impl Link {
-    pub fn new(client: Client, marker: Uuid, warned: Arc<AtomicBool>) -> Link {
-        Link { client, prepared: HashMap::new(), marker, warned }
+    /// Of a connection that was just opened.
+    pub fn new(opened: Opened) -> Link {
+        let Opened { client, marker, warned, local, .. } = opened;
+        Link { client, prepared: HashMap::new(), marker, warned, local }
+    }
+
+    /// Whether each transaction may meet another backend: no statement stands outside one.
+    pub fn is_pooled(&self) -> bool {
+        self.local.is_some()
+    }
+
+    /// Begins a transaction.
+    pub fn begin(&mut self, begin: &str) -> Result<(), Trouble> {
+        match &self.local {
+            None => self.run(begin),
+            Some(local) => {
+                let sql = format!("{begin}; {local}");
+                self.run(&sql)
+            }
+        }
     }
 
     /// Runs one statement, prepared on its first use.
     pub fn query(&mut self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Trouble> {
+        if self.is_pooled() {
+            // What is prepared is the backend's, and is taken back before the transaction ends.
+            return Ok(self.client.query(sql, values)?);
+        }
         if !self.prepared.contains_key(sql) {
             let statement = self.client.prepare(sql)?;
             self.prepared.insert(sql.to_owned(), statement);
@@ -93,6 +119,12 @@ pub fn run(link: &mut Link, statement: &Statement) -> Result<Rows, Trouble> {
         Statement::ReadFence(_) => Rows::ReadFence(fence::read(link)?),
         Statement::RaiseFence(s) => Rows::RaiseFence(fence::raise(link, s)?),
         Statement::ClearHolder(s) => Rows::ClearHolder(fence::clear_holder(link, s)?),
+        Statement::MoveFence(s) => Rows::MoveFence(fence::move_to(link, s)?),
+        Statement::ReadLease(_) => Rows::ReadLease(lease::read(link)?),
+        Statement::TakeLease(s) => Rows::TakeLease(lease::take(link, s)?),
+        Statement::RenewLease(s) => Rows::RenewLease(lease::renew(link, s)?),
+        Statement::FreeLease(s) => Rows::FreeLease(lease::free(link, s)?),
+        Statement::SeizeLease(s) => Rows::SeizeLease(lease::seize(link, s)?),
         Statement::RequeueClaims(s) => Rows::RequeueClaims(claim::requeue(link, s)?),
         Statement::RequeueStrays(s) => Rows::RequeueStrays(claim::requeue_strays(link, s)?),
         Statement::ClaimTasks(s) => Rows::ClaimTasks(claim::claim(link, s)?),

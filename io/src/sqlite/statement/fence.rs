@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension, Result, Row, named_params};
 pub fn read(connection: &Connection) -> Result<FenceRow> {
     let mut statement = connection.prepare_cached(
         "SELECT cluster_id, mode, term, incarnation, leader_node, leader_addr, host, pid, since_ms,
-                (SELECT version FROM schema_version)
+                (SELECT version FROM schema_version), election
          FROM orbit_cluster WHERE id = 1",
     )?;
     statement.query_row([], |row| {
@@ -19,6 +19,7 @@ pub fn read(connection: &Connection) -> Result<FenceRow> {
             cluster_id: ClusterId(column::uuid(row, 0)?),
             schema_version: column::number(row, 9)?,
             mode: row.get(1)?,
+            election: row.get(10)?,
             fence: fence(row, 2, 3)?,
             holder: holder(row)?,
             clock: clock(),

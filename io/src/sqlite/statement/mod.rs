@@ -24,6 +24,15 @@ pub fn run(connection: &Connection, statement: &Statement) -> rusqlite::Result<R
         Statement::ReadFence(_) => Rows::ReadFence(fence::read(connection)?),
         Statement::RaiseFence(s) => Rows::RaiseFence(fence::raise(connection, s)?),
         Statement::ClearHolder(s) => Rows::ClearHolder(fence::clear_holder(connection, s)?),
+        Statement::MoveFence(_)
+        | Statement::ReadLease(_)
+        | Statement::TakeLease(_)
+        | Statement::RenewLease(_)
+        | Statement::FreeLease(_)
+        | Statement::SeizeLease(_) => {
+            let message = "SQLite has one server, and no lease that another could take";
+            return Err(rusqlite::Error::ToSqlConversionFailure(message.into()));
+        }
         Statement::RequeueClaims(s) => Rows::RequeueClaims(claim::requeue(connection, s)?),
         Statement::RequeueStrays(s) => Rows::RequeueStrays(claim::requeue_strays(connection, s)?),
         Statement::ClaimTasks(s) => Rows::ClaimTasks(claim::claim(connection, s)?),

@@ -313,7 +313,8 @@ impl<'a> Nodes<'a> {
             "DELETE FROM orbit_owners; DELETE FROM workflow_executions; DELETE FROM execution_events;
              DELETE FROM orbit_tasks; DELETE FROM workflow_definitions; DELETE FROM orbit_workers;
              DELETE FROM execution_labels;
-             UPDATE orbit_cluster SET mode = 'single', term = {}, incarnation = '{}', leader_node = NULL,
+             UPDATE orbit_leases SET epoch = 0, node_id = NULL, host = NULL, incarnation = NULL, expires_ms = 0;
+             UPDATE orbit_cluster SET mode = 'single', election = 'lock', term = {}, incarnation = '{}', leader_node = NULL,
                  leader_addr = NULL, host = NULL, pid = NULL, since_ms = NULL",
             fence.term.0, fence.incarnation.0
         );

@@ -7,6 +7,7 @@
 //! A statement takes time: it stands still for a moment wherever something of others could come in between.
 
 mod append;
+mod lease;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -97,7 +98,9 @@ fn of(store: ModelStore, pace: Pace, dice: Dice) -> Engine<Orbit> {
     let cluster = store.tables().cluster.clone();
     let orbit = Orbit { store, fence_lock: FenceLock::Share, pace, dice, deployed: 0, done: Vec::new() };
     let mut engine = Engine::new(orbit);
+    let lease = engine.domain.store.tables().lease.clone();
     engine.put(Key::Cluster, Row::Cluster(cluster));
+    engine.put(Key::Lease, Row::Lease(lease));
     engine
 }
 
@@ -166,7 +169,11 @@ impl Domain for Orbit {
 
     fn meets(program: &Program, key: &Key, strength: Strength) -> bool {
         match (&program.statement, key) {
-            (Statement::RaiseFence(_) | Statement::ClearHolder(_), Key::Cluster) => true,
+            (Statement::RaiseFence(_) | Statement::ClearHolder(_) | Statement::MoveFence(_), Key::Cluster) => true,
+            (
+                Statement::TakeLease(_) | Statement::RenewLease(_) | Statement::FreeLease(_) | Statement::SeizeLease(_),
+                key,
+            ) => *key == Key::Lease,
             // Those who share the fence do not mind each other.
             (_, Key::Cluster) => strength > Strength::Share,
             (Statement::Append(append), Key::Owner(id) | Key::Execution(id)) => {

@@ -3,6 +3,7 @@
 use crate::store::tables::{ClusterRow, DefinitionEntry, EventRow, ExecutionRow, Tables, TaskEntry};
 use orbit_core::id::{ExecutionId, Run, Seq, TaskId, Version, WorkerId, WorkflowName};
 use orbit_core::store::append::OwnerRow;
+use orbit_core::store::lease::LeaseRow;
 use orbit_core::store::statement::WorkerRow;
 use uuid::Uuid;
 
@@ -10,6 +11,7 @@ use uuid::Uuid;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
     Cluster,
+    Lease,
     Owner(ExecutionId),
     Execution(ExecutionId),
     Event(ExecutionId, Run, Seq),
@@ -24,6 +26,7 @@ pub enum Key {
 #[derive(Clone, Debug)]
 pub enum Row {
     Cluster(ClusterRow),
+    Lease(LeaseRow),
     Owner(OwnerRow),
     Execution(ExecutionRow),
     Event(EventRow),
@@ -38,6 +41,13 @@ impl Row {
         match self {
             Row::Cluster(row) => row,
             other => unreachable!("a row of orbit_cluster, not {other:?}"),
+        }
+    }
+
+    pub fn lease(&self) -> &LeaseRow {
+        match self {
+            Row::Lease(row) => row,
+            other => unreachable!("a row of orbit_leases, not {other:?}"),
         }
     }
 
@@ -74,6 +84,7 @@ impl Row {
 pub fn apply(tables: &mut Tables, key: Key, row: Option<Row>) {
     match (key, row) {
         (Key::Cluster, Some(Row::Cluster(row))) => tables.cluster = row,
+        (Key::Lease, Some(Row::Lease(row))) => tables.lease = row,
         (Key::Owner(id), Some(Row::Owner(row))) => drop(tables.owners.insert(id, row)),
         (Key::Owner(id), None) => drop(tables.owners.remove(&id)),
         (Key::Execution(id), Some(Row::Execution(row))) => drop(tables.executions.insert(id, row)),

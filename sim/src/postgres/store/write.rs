@@ -1,7 +1,7 @@
 //! The other statements that change something, row by row as their SQL does it.
 
 use super::append::free_token;
-use super::{Breath, ELECTION_LOCK, FenceLock, Key, Orbit, Row, fence};
+use super::{Breath, ELECTION_LOCK, FenceLock, Key, Orbit, Row, fence, lease};
 use crate::postgres::context::{Context, Found, Inserted, Locked, Policy};
 use crate::postgres::error::{Code, Stop};
 use crate::postgres::lock::RowId;
@@ -11,10 +11,12 @@ use crate::store::tables::{DefinitionEntry, TaskEntry};
 use crate::store::write::{is_stray, to_forget};
 use orbit_core::id::{ContractVersion, TaskId, TaskName, WorkerId};
 use orbit_core::store::append::{Fence, TaskState};
+use orbit_core::store::lease::LeaseRow;
 use orbit_core::store::statement::{
     ClaimTasks, ClaimedTask, ClearHolder, ForgetWorkers, PutDefinition, PutResult, PutWorker, RaiseFence,
     RequeueClaims, RequeueStrays, Rows, SeeWorkers, Statement, WorkerRow,
 };
+use orbit_core::store::transaction::LOCK;
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
@@ -35,6 +37,17 @@ pub struct Work {
     met: Option<RowId>,
     /// Rows that are locked, as they are to be.
     locked: Vec<(RowId, Row)>,
+    /// The lease, as this statement has left it.
+    pub(super) lease: Option<LeaseRow>,
+    /// The fence is where it is to be.
+    pub(super) moved: bool,
+}
+
+impl Work {
+    /// The one row that the statement's snapshot sees, looked for once.
+    pub(super) fn see(&mut self, look: impl FnOnce() -> Option<Found<Key, Row>>) -> Option<Found<Key, Row>> {
+        self.found.get_or_insert_with(|| look().into_iter().collect()).first().cloned()
+    }
 }
 
 pub fn resume(
@@ -50,6 +63,11 @@ pub fn resume(
         Statement::RaiseFence(s) => raise_fence(orbit, s, work, breath, cx).map(Rows::RaiseFence),
         Statement::RequeueClaims(s) => requeue_claims(s, work, cx).map(Rows::RequeueClaims),
         Statement::ClearHolder(s) => clear_holder(s, work, cx).map(Rows::ClearHolder),
+        Statement::MoveFence(s) => lease::move_fence(orbit, s, work, breath, cx).map(Rows::MoveFence),
+        Statement::TakeLease(s) => lease::take(orbit, s, work, breath, cx).map(Rows::TakeLease),
+        Statement::RenewLease(s) => lease::renew(orbit, s, work, breath, cx).map(Rows::RenewLease),
+        Statement::FreeLease(s) => lease::free(s, work, cx).map(Rows::FreeLease),
+        Statement::SeizeLease(s) => lease::seize(s, work, cx).map(Rows::SeizeLease),
         Statement::RequeueStrays(s) => requeue_strays(orbit, s, work, cx).map(Rows::RequeueStrays),
         Statement::ClaimTasks(s) => claim(orbit, s, work, breath, cx).map(Rows::ClaimTasks),
         Statement::PutDefinition(s) => put_definition(orbit, s, work, breath, cx).map(Rows::PutDefinition),
@@ -61,7 +79,11 @@ pub fn resume(
 }
 
 /// `UPDATE orbit_cluster … WHERE <condition>`: it waits for appends under way, which share the row.
-fn lock_cluster(work: &mut Work, cx: &mut Cx<'_>, holds: impl Fn(&Row) -> bool) -> Result<Option<(RowId, Row)>, Stop> {
+pub(super) fn lock_cluster(
+    work: &mut Work,
+    cx: &mut Cx<'_>,
+    holds: impl Fn(&Row) -> bool,
+) -> Result<Option<(RowId, Row)>, Stop> {
     let found =
         work.found.get_or_insert_with(|| cx.get(&Key::Cluster).filter(|f| holds(&f.value)).into_iter().collect());
     let Some(found) = found.first().cloned() else { return Ok(None) };
@@ -93,6 +115,7 @@ fn raise_fence(
         let after = Fence { term: before.term.next(), incarnation: statement.incarnation };
         cluster.fence = after;
         cluster.mode = statement.mode.as_str().into();
+        cluster.election = LOCK.into();
         cluster.holder = Some(statement.holder.clone());
         cx.update(id, Row::Cluster(cluster))?;
         cx.note(Change::FenceRaised { before, after });

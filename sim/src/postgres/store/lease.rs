@@ -1,0 +1,111 @@
+//! The lease, row by row as its SQL does it: the row is locked first, and judged by the clock as it is after that.
+
+use super::write::{Work, lock_cluster};
+use super::{Breath, Key, Orbit, Row};
+use crate::postgres::context::{Context, Locked, Policy};
+use crate::postgres::error::Stop;
+use crate::postgres::lock::RowId;
+use crate::postgres::table::Strength;
+use crate::store::{Change, lease};
+use orbit_core::id::Term;
+use orbit_core::store::lease::LeaseRow;
+use orbit_core::store::statement::{FreeLease, MoveFence, RenewLease, SeizeLease, TakeLease};
+use orbit_core::time::ClusterMs;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    Select,
+    Update,
+}
+
+type Cx<'a> = Context<'a, Orbit>;
+
+/// `SELECT … FOR NO KEY UPDATE` in a CTE, or an UPDATE of the row: it waits for whoever holds it.
+fn lock(work: &mut Work, cx: &mut Cx<'_>, how: How) -> Result<(RowId, LeaseRow), Stop> {
+    let found = work.see(|| cx.get(&Key::Lease)).expect("the row is never deleted");
+    cx.writes()?;
+    let locked = match how {
+        How::Select => cx.lock(&found, Strength::NoKeyUpdate, Policy::Wait),
+        How::Update => cx.lock_to_write(&found, Strength::NoKeyUpdate),
+    };
+    Ok(match locked? {
+        Locked::Same => (found.row, found.value.lease().clone()),
+        Locked::Newer(row) => (found.row, row.lease().clone()),
+        Locked::Gone | Locked::Skipped => unreachable!("the row is never deleted, and never skipped"),
+    })
+}
+
+pub fn take(
+    orbit: &mut Orbit,
+    take: &TakeLease,
+    work: &mut Work,
+    breath: &mut Breath,
+    cx: &mut Cx<'_>,
+) -> Result<Option<Term>, Stop> {
+    if work.lease.is_none() {
+        let (id, before) = lock(work, cx, How::Select)?;
+        let clock = ClusterMs(cx.clock_ms());
+        let Some(after) = before.taken(take, clock) else { return Ok(None) };
+        cx.update(id, Row::Lease(after.clone()))?;
+        cx.note(Change::LeaseTaken { before, after: after.clone(), clock });
+        work.lease = Some(after);
+    }
+    orbit.breathe(breath, cx)?;
+    Ok(work.lease.as_ref().map(|row| row.epoch))
+}
+
+pub fn renew(
+    orbit: &mut Orbit,
+    renew: &RenewLease,
+    work: &mut Work,
+    breath: &mut Breath,
+    cx: &mut Cx<'_>,
+) -> Result<bool, Stop> {
+    if work.lease.is_none() {
+        let (id, before) = lock(work, cx, How::Select)?;
+        let clock = ClusterMs(cx.clock_ms());
+        let Some(after) = before.renewed(renew, clock) else { return Ok(false) };
+        cx.update(id, Row::Lease(after.clone()))?;
+        cx.note(Change::LeaseRenewed { by: renew.holder.clone(), before, after: after.clone(), clock });
+        work.lease = Some(after);
+    }
+    orbit.breathe(breath, cx)?;
+    Ok(true)
+}
+
+pub fn free(free: &FreeLease, work: &mut Work, cx: &mut Cx<'_>) -> Result<bool, Stop> {
+    let (id, before) = lock(work, cx, How::Update)?;
+    let Some(after) = before.freed(free) else { return Ok(false) };
+    cx.update(id, Row::Lease(after))?;
+    cx.note(Change::LeaseFreed { fence: free.fence });
+    Ok(true)
+}
+
+pub fn seize(seize: &SeizeLease, work: &mut Work, cx: &mut Cx<'_>) -> Result<bool, Stop> {
+    let (id, before) = lock(work, cx, How::Update)?;
+    if before.epoch != seize.expected {
+        return Ok(false);
+    }
+    cx.update(id, Row::Lease(before.seized(seize)))?;
+    cx.note(Change::LeaseSeized { before });
+    Ok(true)
+}
+
+pub fn move_fence(
+    orbit: &mut Orbit,
+    to: &MoveFence,
+    work: &mut Work,
+    breath: &mut Breath,
+    cx: &mut Cx<'_>,
+) -> Result<bool, Stop> {
+    if !work.moved {
+        let holds = |row: &Row| lease::moved(row.cluster(), to).is_some();
+        let Some((id, row)) = lock_cluster(work, cx, holds)? else { return Ok(false) };
+        let after = lease::moved(row.cluster(), to).expect("looked at just now");
+        cx.update(id, Row::Cluster(after))?;
+        cx.note(Change::FenceRaised { before: to.expected, after: to.after });
+        work.moved = true;
+    }
+    orbit.breathe(breath, cx)?;
+    Ok(true)
+}
