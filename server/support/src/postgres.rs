@@ -201,6 +201,28 @@ impl Postgres {
         kill_process(pid, Signal::KILL).expect("it runs");
     }
 
+    /// Makes the server and every process of it stand still (SIGSTOP), as on a host that is suspended, until
+    /// [`Postgres::thaw`].
+    pub fn freeze(&self) {
+        self.signal_all(Signal::STOP);
+    }
+
+    pub fn thaw(&self) {
+        self.signal_all(Signal::CONT);
+    }
+
+    fn signal_all(&self, signal: Signal) {
+        let server = self.pid();
+        // The server first: from then on it begins no others.
+        let send = |pid: u32| {
+            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process id");
+            // One that has ended meanwhile needs no signal.
+            let _ = kill_process(pid, signal);
+        };
+        send(server);
+        children(server).into_iter().for_each(send);
+    }
+
     fn control(&self, arguments: &[&str]) {
         assert!(self.controlled(arguments), "pg_ctl {arguments:?} failed: {}", self.log());
     }
@@ -328,6 +350,18 @@ impl Owner {
         command.env_clear().env("PATH", path).env("LANG", "C.UTF-8").env("HOME", "/tmp").current_dir("/");
         command
     }
+}
+
+/// The processes that this one has begun and that have not ended.
+fn children(of: u32) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").expect("Linux lists its processes").flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_child = |pid: &u32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse::<u32>().ok());
+        parent == Some(of)
+    };
+    pids.filter(is_child).collect()
 }
 
 /// User and group of an account of this system.

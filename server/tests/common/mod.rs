@@ -2,8 +2,10 @@
 #![allow(dead_code)]
 
 pub mod book;
+pub mod cluster;
 pub mod history;
 pub mod raw;
+pub mod tables;
 
 use orbit_sdk::{Client, Error};
 use orbit_support::{Database, Postgres};

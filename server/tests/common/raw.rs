@@ -3,8 +3,9 @@
 
 use super::{PATIENCE, Server};
 use serde_json::Value;
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 /// An answer: its status, its text, and the code of the error in it.
 #[derive(Debug)]
@@ -36,16 +37,26 @@ impl Answer {
 
 /// Sends bytes on a connection of its own.
 pub fn send(server: &Server, head: &str, body: &[u8]) -> Answer {
-    let mut socket = TcpStream::connect(server.addr).expect("the server listens");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a time-out can be set");
+    try_send(server.addr, head, body, PATIENCE).expect("the server answers")
+}
+
+/// The same, to a server that may be gone or stand still: it is waited for so long.
+pub fn try_send(addr: SocketAddr, head: &str, body: &[u8], patience: Duration) -> io::Result<Answer> {
+    let mut socket = TcpStream::connect_timeout(&addr, patience)?;
+    socket.set_read_timeout(Some(patience))?;
     let head = format!("{head}host: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
-    socket.write_all(&[head.as_bytes(), body].concat()).expect("the server reads");
+    socket.write_all(&[head.as_bytes(), body].concat())?;
     let mut bytes = Vec::new();
-    socket.read_to_end(&mut bytes).expect("the server answers");
-    let answer = String::from_utf8(bytes).expect("answers are UTF-8");
-    let (head, text) = answer.split_once("\r\n\r\n").expect("a head and a body");
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-    Answer { status, head: head.into(), text: text.into() }
+    socket.read_to_end(&mut bytes)?;
+    let torn = || io::Error::new(io::ErrorKind::UnexpectedEof, "the answer is torn");
+    let answer = String::from_utf8(bytes).map_err(|_| torn())?;
+    let (head, text) = answer.split_once("\r\n\r\n").ok_or_else(torn)?;
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(torn)?;
+    let told = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
+    if told.is_some_and(|length| length != text.len()) {
+        return Err(torn());
+    }
+    Ok(Answer { status, head: head.into(), text: text.into() })
 }
 
 pub fn get(server: &Server, target: &str) -> Answer {

@@ -1,0 +1,175 @@
+//! For how long nobody can write: from the last acknowledgement by the old leader to the first one by the new one, to
+//! clients that write every 10 ms, under the reference workload.
+//!
+//! As a test each kind of failure comes once, to few clients, and no time is asserted: what must hold in each of them is
+//! that nothing acknowledged is lost, no step succeeds twice, and repeats are flagged. `scripts/long failovers` takes
+//! many of each, of a release build with its default settings, and writes every gap down.
+//!
+//! `FAILOVERS=kill:50,stop:20,cut:20` says how many of which kind, `FAILOVERS_CSV` where the figures go.
+
+use crate::common::{Server, wait_for};
+use crate::links::Net;
+use crate::orders::{Orders, Seen};
+use crate::writer::{self, Asked, PING, Writers};
+use crate::{LEADS_WITHIN, cluster, deploy, follows, until, until_deposed, until_leads};
+use orbit_support::{Database, Host, Loss};
+use rustix::process::Signal;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// What a server is told that says nothing about its checks.
+const DEFAULTS: [&str; 6] = ["--check-interval", "1", "--leader-validity", "3", "--election-session-timeout", "5"];
+/// How often each client writes.
+const EVERY: Duration = Duration::from_millis(10);
+
+/// What happens to the leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// SIGKILL.
+    Kill,
+    /// SIGSTOP.
+    Stop,
+    /// Its way to the database loses everything.
+    Cut,
+}
+
+impl Kind {
+    fn parse(text: &str) -> Kind {
+        match text {
+            "kill" => Kind::Kill,
+            "stop" => Kind::Stop,
+            "cut" => Kind::Cut,
+            other => panic!("{other:?} is no kind of failure: kill, stop, cut"),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Kill => "kill",
+            Kind::Stop => "stop",
+            Kind::Cut => "cut",
+        }
+    }
+}
+
+/// One failover.
+struct Measured {
+    gap: Duration,
+    acknowledged: usize,
+    seen: Seen,
+}
+
+/// Two servers that are written to, and where they are reached from.
+struct Pair<'a> {
+    a: Server,
+    b: Server,
+    database: &'a Database,
+    here: Option<&'a Host>,
+}
+
+impl Pair<'_> {
+    /// Takes the leader from them, and says what came of it. This thread is where they are reached from.
+    fn lose_leader(self, clients: usize, lose: impl FnOnce(&mut Server), mend: impl FnOnce(&Server)) -> Measured {
+        let Pair { mut a, b, database, here } = self;
+        deploy(&a, PING);
+        let orders = Orders::begin_at(here, &format!("{},{}", a.url(), b.url()), clients);
+        let of_a = Writers::begin_at(here, "a", a.addr, 1, EVERY);
+        let of_b = Writers::begin_at(here, "b", b.addr, 1, EVERY);
+        wait_for("writes", LEADS_WITHIN, || (of_a.acknowledged() > 50 && orders.ended() > 20).then_some(()));
+        lose(&mut a);
+        until("writes by the new leader", || of_b.acknowledged() > 20);
+        mend(&a);
+        let (of_a, of_b) = (of_a.end(), of_b.end());
+        let last = writer::last_acknowledged(&of_a).expect("it led");
+        let first = writer::first_acknowledged(&of_b).expect("it leads");
+        let gap = first.saturating_duration_since(last);
+        let all: Vec<Asked> = of_a.into_iter().chain(of_b).collect();
+        let seen = orders.end().unwrap_or_else(|faults| panic!("{faults:#?}"));
+        assert_eq!(writer::faults(database, &all), Vec::<String>::new());
+        let acknowledged = all.iter().filter(|asked| asked.said == writer::Said::Acknowledged).count();
+        Measured { gap, acknowledged, seen }
+    }
+}
+
+/// None where it cannot be brought about here, which is said.
+fn measure(kind: Kind, clients: usize) -> Option<Measured> {
+    if kind == Kind::Cut {
+        let net = Net::new()?;
+        let (a, b) = (net.far("a", &DEFAULTS), net.near("b", &DEFAULTS));
+        // The far one is to lead.
+        let hosts = &net.hosts;
+        return Some(hosts.first.run(|| {
+            let mut b = b;
+            if !crate::common::cluster::health(&a)["role"].eq("leader") {
+                b.process.kill_now();
+                until_leads(&a);
+                b = net.near("b", &DEFAULTS);
+            }
+            until_leads(&a);
+            follows(&b);
+            let pair = Pair { a, b, database: &net.database, here: Some(&hosts.first) };
+            pair.lose_leader(
+                clients,
+                |_| hosts.lose(Loss::Everything),
+                |a| {
+                    hosts.mend();
+                    until_deposed(a);
+                },
+            )
+        }));
+    }
+    let cluster = cluster();
+    let a = cluster.server("a", &DEFAULTS);
+    until_leads(&a);
+    let b = cluster.server("b", &DEFAULTS);
+    follows(&b);
+    let pair = Pair { a, b, database: &cluster.database, here: None };
+    Some(match kind {
+        Kind::Kill => pair.lose_leader(clients, |a| a.process.kill_now(), |_| {}),
+        _ => pair.lose_leader(
+            clients,
+            |a| a.process.signal(Signal::STOP),
+            |a| {
+                a.process.signal(Signal::CONT);
+                until_deposed(a);
+            },
+        ),
+    })
+}
+
+/// The smallest value that so many hundredths of all are not above.
+fn percentile(sorted: &[Duration], hundredths: usize) -> Duration {
+    sorted[(sorted.len() * hundredths).div_ceil(100).max(1) - 1]
+}
+
+#[test]
+fn however_the_leader_is_lost_another_one_writes_and_nothing_acknowledged_is_lost() {
+    let wanted = std::env::var("FAILOVERS").ok();
+    let clients = if wanted.is_some() { 64 } else { 8 };
+    let wanted = wanted.unwrap_or_else(|| "kill:1,stop:1,cut:1".into());
+    let build = if cfg!(debug_assertions) { "debug" } else { "release" };
+    let mut csv = String::from("kind,round,gap_ms,acknowledged,orders,deliveries,flagged,build\n");
+    for one in wanted.split(',') {
+        let (kind, rounds) = one.split_once(':').expect("KIND:ROUNDS,…");
+        let (kind, rounds) = (Kind::parse(kind), rounds.parse::<usize>().expect("a number of rounds"));
+        let mut gaps = Vec::new();
+        for round in 1..=rounds {
+            let Some(Measured { gap, acknowledged, seen }) = measure(kind, clients) else { break };
+            let Seen { orders, deliveries, flagged } = seen;
+            let ms = gap.as_secs_f64() * 1e3;
+            println!("{} {round}: {ms:.0} ms, {orders} orders, {flagged} deliveries flagged", kind.name());
+            let line =
+                format!("{},{round},{ms:.1},{acknowledged},{orders},{deliveries},{flagged},{build}", kind.name());
+            writeln!(csv, "{line}").expect("a text can be written to");
+            gaps.push(gap);
+        }
+        gaps.sort();
+        if let Some(most) = gaps.last() {
+            let (p50, p99) = (percentile(&gaps, 50), percentile(&gaps, 99));
+            println!("{}: {} rounds, gap p50 {p50:.0?}, p99 {p99:.0?}, most {most:.0?}", kind.name(), gaps.len());
+        }
+    }
+    if let Ok(path) = std::env::var("FAILOVERS_CSV") {
+        std::fs::write(&path, csv).unwrap_or_else(|error| panic!("{path} cannot be written: {error}"));
+    }
+}
