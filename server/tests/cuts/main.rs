@@ -208,7 +208,10 @@ async fn whatever_message_a_session_is_cut_at_each_request_has_one_effect() {
         let hits = hits(&place, std::slice::from_ref(position), how, HIT_WITHIN).await;
         match hits.is_empty() {
             false => tally.cut(position),
-            true => missed.push(position.clone()),
+            true => {
+                println!("not in its turn, and seen {} times before: {position:?}", place.cutter.count(&position.step));
+                missed.push(position.clone());
+            }
         }
         assert!(server.process.is_running(), "the server ended after {position:?}: {}", server.process.log());
     }

@@ -258,10 +258,11 @@ impl Session {
         if message.tag != STARTUP && self.role.is_empty() {
             self.role = role(sql);
         }
-        // Errors, notices and settings come when they come.
+        // Errors, notices and settings come when they come. So does the word that a statement was closed (`3`): the driver
+        // closes one that was dropped whenever it talks to the server next, so that it belongs to no transaction.
         let is_usual = match message.from {
             Side::Client => message.tag == STARTUP || b"QPBDES".contains(&message.tag),
-            Side::Server => b"RK123tTnDCZ".contains(&message.tag),
+            Side::Server => b"RK12tTnDCZ".contains(&message.tag),
         };
         if self.role == "tool" || !is_usual {
             return Vec::new();
