@@ -398,6 +398,12 @@ impl Plan {
             },
         };
         plan.cluster = ClusterPlan::draw(seed, store, plan.server.check_ms);
+        if plan.cluster.as_ref().is_some_and(|cluster| cluster.lease_ms.is_some()) {
+            // What a lease is about: that it is given back, and that it is over before its holder thinks so.
+            let mut d = Dice::new(seed, Stream::Lease);
+            plan.faults.stop = often(&mut d, &[60, 20, 12], [50, 2_000]);
+            plan.faults.clock_forward = often(&mut d, &[60, 20], [1, 20_000]);
+        }
         plan
     }
 
@@ -426,6 +432,12 @@ fn ratio(d: &mut Dice, one_in: &[u32]) -> Ratio {
 
 fn fault(d: &mut Dice, one_in: &[u32], [shortest_ms, longest_ms]: [u64; 2]) -> Fault {
     Fault { chance: ratio(d, one_in), shortest_ms, longest_ms }
+}
+
+/// Off in a quarter of the plans alone.
+fn often(d: &mut Dice, one_in: &[u32], [shortest_ms, longest_ms]: [u64; 2]) -> Fault {
+    let (on, rate) = (d.chance(Ratio::new(3, 4)), *d.pick(one_in));
+    Fault { chance: if on { Ratio::new(1, rate) } else { Ratio::NEVER }, shortest_ms, longest_ms }
 }
 
 fn off() -> Fault {

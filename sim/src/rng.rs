@@ -25,6 +25,7 @@ pub enum Stream {
     Loops = 13,
     Talk = 14,
     Cluster = 15,
+    Lease = 16,
 }
 
 /// A probability, as an integer ratio; written `1/20`.

@@ -32,6 +32,12 @@ impl LeaseCheck {
         LeaseCheck { ttl, ..LeaseCheck::default() }
     }
 
+    /// A server gives its lease back; whether it waits for the answer to an append then.
+    pub fn on_giving_back(appending: bool) -> Checked {
+        ensure!(!appending, CHECK, "a server gave its lease back while an append of its own was under way");
+        Ok(())
+    }
+
     pub fn on_commit(&mut self, committed: &Committed<'_>) -> Checked {
         let Some(ttl) = self.ttl else { return Ok(()) };
         let changes = &committed.commit.changes;

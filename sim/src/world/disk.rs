@@ -13,7 +13,7 @@ use crate::rng::Ratio;
 use crate::store::{Change, Commit};
 use orbit_core::id::GroupId;
 use orbit_core::node::{CallId, Connection};
-use orbit_core::store::append::{GroupOutcome, Rejection};
+use orbit_core::store::append::{Fence, GroupOutcome, Rejection};
 use orbit_core::store::outcome::{self, Cause, Fact, FailureKind, Phase, Reply, Severity};
 use orbit_core::store::transaction::{CampaignVerdict, Transaction, Verdict};
 use serde::Serialize;
@@ -63,6 +63,13 @@ pub enum Stage {
 pub struct Calls {
     pub under_way: BTreeMap<CallId, Call>,
     lanes: BTreeMap<Connection, VecDeque<CallId>>,
+}
+
+impl Calls {
+    /// Whether an append under this fence waits for its answer.
+    pub fn appends_under(&self, fence: Fence) -> bool {
+        self.under_way.values().any(|call| matches!(&call.transaction, Transaction::Append(a) if a.fence == fence))
+    }
 }
 
 /// What fate has in store for a call.

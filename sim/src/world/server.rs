@@ -5,6 +5,7 @@ use super::clock::{ProcessClock, Time};
 use super::disk::{Calls, Stage};
 use super::event::{Event, ProcessEvent};
 use super::postgres::Lanes;
+use crate::check::lease::LeaseCheck;
 use crate::check::{Violation, log, validity};
 use crate::coverage::Mark;
 use crate::fault::{FaultKind, Moment};
@@ -258,6 +259,10 @@ impl World {
         self.trace.record(self.now, "effect", &(pid, &effect));
         match effect {
             Effect::Store { call, connection, transaction } => {
+                if let Transaction::FreeLease(fence) = &transaction {
+                    let checked = LeaseCheck::on_giving_back(self.process(pid).calls.appends_under(*fence));
+                    self.holds(checked);
+                }
                 let now = self.now;
                 self.process(pid).fresh.on_call(call, &transaction, now);
                 if matches!(transaction, Transaction::Append(..)) {
