@@ -21,13 +21,15 @@ struct Told {
 /// Asks a server all the time.
 struct Watch {
     stop: Arc<AtomicBool>,
+    /// It has been told that the server leads.
+    led: Arc<AtomicBool>,
     thread: JoinHandle<Vec<Told>>,
 }
 
 impl Watch {
     fn begin(addr: SocketAddr) -> Watch {
-        let stop = Arc::<AtomicBool>::default();
-        let until = Arc::clone(&stop);
+        let (stop, led) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+        let (until, heard) = (Arc::clone(&stop), Arc::clone(&led));
         let thread = thread::spawn(move || {
             let mut all = Vec::new();
             while !until.load(Ordering::SeqCst) {
@@ -35,13 +37,19 @@ impl Watch {
                 let told = raw::try_send(addr, "GET /leaderz HTTP/1.1\r\n", b"", LEADS_WITHIN);
                 if let Ok(answer) = told {
                     assert!(matches!(answer.status, 200 | 503), "{answer:?}");
+                    heard.fetch_or(answer.status == 200, Ordering::SeqCst);
                     all.push(Told { sent, heard: Instant::now(), leads: answer.status == 200 });
                 }
                 thread::sleep(Duration::from_millis(2));
             }
             all
         });
-        Watch { stop, thread }
+        Watch { stop, led, thread }
+    }
+
+    /// Waits until it was told that its server leads.
+    fn until_led(&self) {
+        until("word of the lead", || self.led.load(Ordering::SeqCst));
     }
 
     fn end(self) -> Vec<Told> {
@@ -71,10 +79,11 @@ fn a_leader_that_is_told_to_stop_says_that_it_leads_no_more_before_another_one_d
     let (mut a, b) = pair(&cluster);
     each_role(&a, &b);
     let (of_a, of_b) = (Watch::begin(a.addr), Watch::begin(b.addr));
-    until("some answers", || raw::get(&a, "/leaderz").status == 200);
+    of_a.until_led();
     a.process.signal(Signal::TERM);
     until_leads(&b);
     assert!(a.process.ended(LEADS_WITHIN).success());
+    of_b.until_led();
     assert_eq!(overlap(&of_a.end(), &of_b.end()), Duration::ZERO);
 }
 
@@ -83,12 +92,13 @@ fn a_leader_that_stood_still_calls_itself_leader_no_more_when_it_goes_on() {
     let cluster = cluster();
     let (a, b) = pair(&cluster);
     let (of_a, of_b) = (Watch::begin(a.addr), Watch::begin(b.addr));
-    until("some answers", || raw::get(&a, "/leaderz").status == 200);
+    of_a.until_led();
     a.process.signal(Signal::STOP);
     until_leads(&b);
     a.process.signal(Signal::CONT);
     until_deposed(&a);
     each_role(&b, &a);
+    of_b.until_led();
     // One that was asked before it stood still may be answered after: what counts is when it was asked.
     let overlap = overlap(&of_a.end(), &of_b.end());
     assert!(overlap == Duration::ZERO || elections(&a) > 1, "{overlap:?}");
@@ -101,10 +111,11 @@ fn a_leader_whose_lock_was_taken_away_calls_itself_leader_for_no_longer_than_its
     let cluster = cluster();
     let (a, b) = pair(&cluster);
     let (of_a, of_b) = (Watch::begin(a.addr), Watch::begin(b.addr));
-    until("some answers", || raw::get(&a, "/leaderz").status == 200);
+    of_a.until_led();
     depose(&cluster, "a", &b);
     until_deposed(&a);
     each_role(&b, &a);
+    of_b.until_led();
     let overlap = overlap(&of_a.end(), &of_b.end());
     println!("both called themselves leader for {overlap:?}");
     assert!(overlap < AT_MOST || elections(&a) > 1, "{overlap:?}");

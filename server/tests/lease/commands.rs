@@ -50,8 +50,8 @@ async fn a_lease_is_taken_away_with_force_alone_and_its_holder_writes_nothing_fr
     assert!(released.stderr.contains("may happen a second time"), "it says what it cannot protect: {released:?}");
     // Until it looks, the one who led may think that it leads: whatever it is asked, it writes nothing.
     let answer = start(&a, "by-a");
-    let another_led = answer.status == 201;
-    assert!(another_led || answer.status == 503, "{answer:?}");
+    // 201 where it has been elected again meanwhile, 504 where it was told so of what it had sent.
+    assert!(matches!(answer.status, 201 | 503 | 504), "{answer:?}");
     wait_for("end of the lead", LONG, || lost_the_lead(&a).then_some(()));
     let both = Client::new(&format!("{},{}", a.url(), b.url()), None).expect("two addresses").with_patience(LONG);
     surely_started(&both, "after").await;
