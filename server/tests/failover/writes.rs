@@ -76,7 +76,12 @@ impl Kind {
             Kind::Complete | Kind::Fail => {
                 "SELECT 1 FROM workflow_executions WHERE execution_id = 't1' AND status <> 'running'"
             }
-            Kind::Claim => "SELECT 1 FROM orbit_tasks WHERE execution_id = 't2' AND state <> 'queued'",
+            // The dispatch that follows it may come before the takeover, too, and takes the row away.
+            Kind::Claim => {
+                "SELECT 1 FROM orbit_tasks WHERE execution_id = 't2' AND state <> 'queued' UNION ALL
+                 SELECT 1 FROM execution_events WHERE execution_id = 't2'
+                 AND convert_from(substr(payload, 2), 'UTF8') LIKE '%StepDispatched%'"
+            }
             Kind::Deploy => "SELECT 1 FROM workflow_definitions WHERE name = 'New'",
         }
     }
