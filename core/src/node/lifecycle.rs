@@ -486,9 +486,11 @@ impl<M: Mutants> Node<M> {
     pub(super) fn stop_when_done(&mut self) {
         match self.phase {
             Phase::Stopping { fence, until, .. } => {
-                let idle = !self.committing && self.requests.is_empty() && self.polls.is_empty();
+                // Whoever asked for a deployment may have been told that nobody knows; it may still be written.
+                let deploys = self.calls.unsettled().any(|purpose| matches!(purpose, Purpose::Deploy(_)));
+                let idle = !self.committing && !deploys && self.requests.is_empty() && self.polls.is_empty();
                 let over = until <= self.now.mono;
-                if over && self.committing && self.lease_ttl().is_some() {
+                if over && (self.committing || deploys) && self.lease_ttl().is_some() {
                     // What is in doubt may still be written, and giving the lease back is the last thing that is: it runs out.
                     self.log(LogEvent::Stopped { clean: false });
                     self.exit(0);

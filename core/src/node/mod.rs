@@ -321,6 +321,8 @@ impl<M: Mutants> Node<M> {
             return None;
         }
         let in_cluster_time = |time: Option<ClusterMs>| time.map(|t| self.clock.when(t));
+        // What only a server that serves looks at wakes no other.
+        let serving = |at: Option<Mono>| at.filter(|_| self.is_serving());
         [
             (self.calls.next_resend(), Timer::Resend),
             (self.calls.next_deadline(), Timer::CallDeadline),
@@ -328,12 +330,12 @@ impl<M: Mutants> Node<M> {
             (self.next_check(), Timer::Check),
             (self.valid_until(), Timer::Validity),
             (self.next_renewal(), Timer::Renewal),
-            (in_cluster_time(self.timers.first().map(|(at, _)| *at)), Timer::Execution),
+            (serving(in_cluster_time(self.timers.first().map(|(at, _)| *at))), Timer::Execution),
             (in_cluster_time(self.due_at()), Timer::Due),
-            (self.next_rested(), Timer::Rested),
-            (self.next_sweep(), Timer::Strays),
-            (self.sessions.next_silence(), Timer::Session),
-            (self.attempts.next_given_up(), Timer::Orphan),
+            (serving(self.next_rested()), Timer::Rested),
+            (serving(self.next_sweep()), Timer::Strays),
+            (serving(self.sessions.next_silence()), Timer::Session),
+            (serving(self.attempts.next_given_up()), Timer::Orphan),
             (self.next_registry(), Timer::Registry),
             (self.polls.next_deadline(), Timer::Poll),
             (self.request_deadlines.first().map(|(at, _)| *at), Timer::Request),

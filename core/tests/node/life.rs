@@ -79,6 +79,36 @@ fn a_stop_does_not_wait_for_ever() {
     assert_eq!(bench.exit, Some(0));
 }
 
+#[test]
+fn a_stop_releases_after_a_deployment_that_nobody_waits_for_any_more() {
+    let mut bench = Bench::new();
+    bench.hold = true;
+    let step = json!({"id": "t1", "task": "task.1"});
+    let deploy = bench.send(Request::deploy(json!({"name": "Late", "version": "1", "steps": [step]})));
+    bench.give(Input::RequestGone(deploy));
+    bench.give(Input::Stop);
+    let held: Vec<_> = bench.held.iter().map(|(_, transaction)| transaction.name()).collect();
+    assert_eq!((bench.exit, held), (None, vec!["deploy"]), "it may still be written");
+    bench.release();
+    let written: Vec<_> = bench.ran.iter().filter(|name| ["deploy", "release"].contains(name)).copied().collect();
+    assert_eq!((bench.exit, written), (Some(0), vec!["deploy", "release"]));
+}
+
+#[test]
+fn a_server_that_waits_for_its_release_is_not_woken_by_what_only_one_that_serves_looks_at() {
+    let mut bench = Bench::new();
+    bench.deploy(json!({"name": "Nap", "version": "1", "steps": [{"id": "nap", "sleep": "2s"}]}));
+    bench.start("Nap", "e", json!({}));
+    bench.register("w");
+    bench.silent = Some("release");
+    bench.give(Input::Stop);
+    // The execution's timer and the silence of the session pass, and nobody looks at them.
+    bench.pass(Duration::from_secs(9));
+    assert_eq!(bench.exit, None);
+    bench.pass(Duration::from_secs(2));
+    assert_eq!(bench.exit, Some(0));
+}
+
 pub fn take_over(bench: &mut Bench) {
     let addr = Some("http://m:7233".into());
     let holder = Holder { node_id: "m".into(), host: "h".into(), pid: 1, addr, since_ms: WallMs(0) };

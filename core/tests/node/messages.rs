@@ -4,6 +4,7 @@ use crate::bench::{Bench, code};
 use orbit_core::api::request::{Message, ReportForm, Request, TaskOutcome};
 use orbit_core::api::response::{Reply, Response};
 use orbit_core::execution::event::Event;
+use orbit_core::id::{Run, Seq};
 use orbit_core::node::Input;
 use orbit_core::store::append::Status;
 use serde_json::{Value, json};
@@ -183,7 +184,9 @@ fn continue_as_new_carries_what_was_not_taken_and_earlier_runs_can_be_read() {
     assert!(carried.iter().all(|carried| carried.run.0 == 1));
     let counters = bench.counters();
     assert_eq!((counters.executions_started, counters.executions_continued_as_new), (1, 3));
-    assert!(bench.events("c", Some(9)).is_empty());
+    let never =
+        Request::GetHistory { execution: "c".into(), run: Some(Run(9)), after: Seq(0), limit: 10, max_bytes: u32::MAX };
+    assert_eq!(code(&bench.ask(never)), "UNKNOWN_EXECUTION", "it has never had so many runs");
 }
 
 #[test]

@@ -14,7 +14,8 @@ fn line(slice: Duration) -> Transaction {
 }
 
 /// The sessions that hold the lock, or wait for it.
-const OF_THE_LOCK: &str = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted = $1 AND database =
+const OF_THE_LOCK: &str =
+    "SELECT DISTINCT pid FROM pg_locks WHERE locktype = 'advisory' AND granted = $1 AND database =
                            (SELECT oid FROM pg_database WHERE datname = current_database())";
 
 fn sessions(client: &mut ::postgres::Client, hold: bool) -> Vec<i32> {

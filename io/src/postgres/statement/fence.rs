@@ -15,15 +15,31 @@ pub const ELECTION_LOCK: i64 = i64::from_be_bytes(*b"orbitldr");
 const HOLDS: &str = "EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
     AND pid = pg_backend_pid() AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND (classid::bigint << 32 | objid::bigint) = 8030589290619364466)";
+/// The same of the lock that says for whom it holds the first one.
+const HOLDS_FOR_ME: &str = "EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
+    AND pid = pg_backend_pid() AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND (classid::bigint << 32 | objid::bigint) = $3)";
+
+/// The key of a second lock, beside the first one, of the connection that took it: a backend that a pooler lends to one
+/// connection after the other holds the election lock on, for whoever took it.
+fn own_lock(link: &Link) -> i64 {
+    let (high, low) = link.marker.as_u64_pair();
+    i64::from_be_bytes((high ^ low).to_be_bytes())
+}
 
 /// Takes the lock, once, if this is the session that was opened.
 pub fn take_lock(link: &mut Link) -> Result<LockState, Trouble> {
-    let marker = link.marker.to_string();
+    let (marker, own) = (link.marker.to_string(), own_lock(link));
     let sql = format!(
-        "WITH me AS MATERIALIZED (SELECT coalesce(current_setting('orbit.session', true), '') = $1 AS me, {HOLDS} AS held)
-         SELECT me, CASE WHEN me AND NOT held THEN pg_try_advisory_lock($2) ELSE held END FROM me"
+        "WITH me AS MATERIALIZED (SELECT coalesce(current_setting('orbit.session', true), '') = $1 AS me, {HOLDS} AS held,
+                                         {HOLDS_FOR_ME} AS own)
+         SELECT me AND (own OR NOT held),
+                CASE WHEN me AND NOT held
+                     THEN CASE WHEN pg_try_advisory_lock($2) THEN pg_try_advisory_lock($3) ELSE false END
+                     ELSE held END
+         FROM me"
     );
-    let rows = link.query(&sql, &[&marker, &ELECTION_LOCK])?;
+    let rows = link.query(&sql, &[&marker, &ELECTION_LOCK, &own])?;
     let row = rows.first().ok_or(Trouble::Again)?;
     Ok(match (get(row, 0)?, get(row, 1)?) {
         (false, _) => LockState::Pooled,
@@ -34,11 +50,12 @@ pub fn take_lock(link: &mut Link) -> Result<LockState, Trouble> {
 
 /// Waits for the lock, for a slice of time. The time-out is caught inside the block, so that the server logs nothing.
 pub fn stand_in_line(link: &mut Link, line: &StandInLine) -> Result<(), Trouble> {
-    let ms = line.slice.as_millis();
+    let (ms, own) = (line.slice.as_millis(), own_lock(link));
     link.run(&format!(
         "DO $$ BEGIN
              PERFORM set_config('lock_timeout', '{ms}', true);
              PERFORM pg_advisory_lock({ELECTION_LOCK});
+             PERFORM pg_advisory_lock({own});
          EXCEPTION WHEN lock_not_available THEN NULL;
          END $$"
     ))
