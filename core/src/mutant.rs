@@ -95,11 +95,17 @@ pub enum Mutant {
     ReleaseBeforeStopEnded,
     /// Taking the lease does not raise the term.
     LeaseTermNotRaised,
+    /// What is in memory is kept when a replica was promoted.
+    MemoryKeptOverPromotion,
+    /// A writer is told by the number of its term alone, whatever incarnation and timeline it is of.
+    NumberWithoutIncarnation,
+    /// A server that has seen a promotion goes on with the primary of before, where that answers.
+    LowerTimelineBelieved,
 }
 
 impl Mutant {
     /// All of them, in the order of the enum.
-    pub const ALL: [Mutant; 34] = [
+    pub const ALL: [Mutant; 37] = [
         Mutant::ResponseBeforeCommit,
         Mutant::MemoryBeforeCommit,
         Mutant::RedeliveryUnflagged,
@@ -134,5 +140,8 @@ impl Mutant {
         Mutant::RenewalAfterExpiry,
         Mutant::ReleaseBeforeStopEnded,
         Mutant::LeaseTermNotRaised,
+        Mutant::MemoryKeptOverPromotion,
+        Mutant::NumberWithoutIncarnation,
+        Mutant::LowerTimelineBelieved,
     ];
 }

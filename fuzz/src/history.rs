@@ -133,7 +133,14 @@ fn commands(state: &State) -> Vec<Command> {
     };
     let session = SessionId(Uuid::nil());
     let mut commands = vec![
-        Command::Dispatch { unit: unit.clone(), scheduled, token: Uuid::max(), worker: "w".into(), session },
+        Command::Dispatch {
+            unit: unit.clone(),
+            scheduled,
+            token: Uuid::max(),
+            worker: "w".into(),
+            session,
+            repeat: false,
+        },
         Command::Cancel { reason: None },
         Command::HistoryFull { max: 1 },
         Command::PayloadTooLarge { unit: None, what: "the input".into(), max: 1 },

@@ -86,7 +86,7 @@ impl Life {
                 self.deliveries += 1;
                 let token = Uuid::from_u128(0xf022_0000_0000 + self.deliveries);
                 let session = SessionId(Uuid::from_u128(1));
-                let dispatch = Command::Dispatch { unit, scheduled, token, worker: "w".into(), session };
+                let dispatch = Command::Dispatch { unit, scheduled, token, worker: "w".into(), session, repeat: false };
                 self.command(definition, dispatch).expect("what is scheduled can be dispatched");
             } else if let Some(token) = open {
                 let result = if fails(self.deliveries) {

@@ -63,7 +63,7 @@ impl Bench {
                     Effect::Store { call, transaction, .. } => {
                         self.store.set_clock(ClusterMs((self.mono / 1000) as i64));
                         let reply = self.store.run(transaction);
-                        inputs.insert(0, Input::Store { call, reply });
+                        inputs.insert(0, Input::Store { call, reply, origin: None });
                     }
                     Effect::Respond { request, response } => {
                         self.answers.insert(request, response.reply);

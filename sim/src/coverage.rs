@@ -152,6 +152,13 @@ marks! {
     LeaseGivenBack = "lease given back at a stop, and taken again",
     LeaseHeld = "lease asked for while another had it",
     RenewalRefused = "renewal refused: the lease had run out, or was another's",
+    Promotion = "replica promoted",
+    PromotionLost = "replica promoted that lacked commits",
+    TermLost = "replica promoted that lacked a term",
+    PromotionNoticed = "server forgot everything: a replica was promoted",
+    OldPrimaryWrote = "commit by the primary of before a promotion",
+    LedAstray = "connection to the primary of before a promotion not believed",
+    RepeatOfQueued = "task that was queued at a promotion handed out as a repeat",
     LockHeld = "start found the election lock held",
 }
 

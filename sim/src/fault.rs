@@ -82,6 +82,8 @@ kinds! {
     DatabaseRestart = "database-restart",
     /// PostgreSQL is killed, and started after `for_ms`.
     DatabaseCrash = "database-crash",
+    /// A replica of PostgreSQL that lags by `for_ms` is promoted.
+    Promotion = "promotion",
     /// PostgreSQL takes no writes for `for_ms`.
     ReadOnly = "read-only",
     /// PostgreSQL takes no new connections for `for_ms`.

@@ -168,6 +168,14 @@ pub struct DatabasePlan {
     pub read_only: Fault,
     /// It takes no new connections.
     pub refuses: Fault,
+    /// A replica is promoted, which lags by so much.
+    pub promotion: Fault,
+    /// Of those: the replica is synchronous, and lacks nothing.
+    pub synchronous: Ratio,
+    /// Of the others: somebody takes over while it lags, and it lacks that, too.
+    pub promotion_after_takeover: Ratio,
+    /// For so long the old primary answers beside the new one.
+    pub old_primary_ms: [u64; 2],
 }
 
 impl DatabasePlan {
@@ -199,7 +207,12 @@ impl DatabasePlan {
             crash: fault(&mut d, &[100, 40], [100, 3_000]),
             read_only: fault(&mut d, &[100, 40], [100, 4_000]),
             refuses: fault(&mut d, &[100, 40], [100, 4_000]),
+            promotion: Fault { chance: Ratio::NEVER, shortest_ms: 0, longest_ms: 0 },
+            synchronous: Ratio::NEVER,
+            promotion_after_takeover: Ratio::NEVER,
+            old_primary_ms: [0, 0],
         };
+        plan.draw_promotions(&mut Dice::new(seed, Stream::Promotion));
         if late {
             (plan.stands_still, plan.still_us) = (Ratio::new(1, 2), [10_000, 900_000]);
             (plan.waits_for_replica, plan.replica_us) = (Ratio::new(1, 2), [10_000, 900_000]);
@@ -208,6 +221,15 @@ impl DatabasePlan {
             plan.restart = Fault { chance: Ratio::new(1, 8), shortest_ms: 800, longest_ms: 3_000 };
         }
         (kind, plan)
+    }
+}
+
+impl DatabasePlan {
+    fn draw_promotions(&mut self, d: &mut Dice) {
+        self.promotion = fault(d, &[40, 15], [1, 1_500]);
+        self.synchronous = Ratio::new(1, *d.pick(&[2, 4, 4]));
+        self.promotion_after_takeover = Ratio::new(1, *d.pick(&[1, 2, 4]));
+        self.old_primary_ms = if d.chance(Ratio::new(1, 2)) { [0, 0] } else { [100, *d.pick(&[1_000, 4_000])] };
     }
 }
 

@@ -26,6 +26,7 @@ pub enum Stream {
     Talk = 14,
     Cluster = 15,
     Lease = 16,
+    Promotion = 17,
 }
 
 /// A probability, as an integer ratio; written `1/20`.

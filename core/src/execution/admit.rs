@@ -15,7 +15,8 @@ use uuid::Uuid;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Command {
     /// A worker takes an attempt: the one whose `StepScheduled` has number `scheduled`.
-    Dispatch { unit: UnitKey, scheduled: Seq, token: Uuid, worker: WorkerId, session: SessionId },
+    /// `repeat`: a delivery may have been before, of which nothing is recorded.
+    Dispatch { unit: UnitKey, scheduled: Seq, token: Uuid, worker: WorkerId, session: SessionId, repeat: bool },
     /// A delivery succeeded.
     Succeed { token: Uuid, output: Json },
     /// A delivery failed.
@@ -98,8 +99,8 @@ pub enum Refusal {
 /// The event that a command makes, or why it makes none.
 pub fn admit(definition: &Definition, state: &State, command: &Command, now: ClusterMs) -> Result<Event, Refusal> {
     match command {
-        Command::Dispatch { unit, scheduled, token, worker, session } => {
-            dispatch(definition, state, unit, *scheduled, *token, worker, *session, now)
+        Command::Dispatch { unit, scheduled, token, worker, session, repeat } => {
+            dispatch(definition, state, unit, *scheduled, *token, worker, *session, *repeat, now)
         }
         Command::Succeed { token, output } => {
             let (unit, attempt) = match waiting_for(state, *token, ResultKind::Succeeded)? {
@@ -299,6 +300,7 @@ fn dispatch(
     token: Uuid,
     worker: &WorkerId,
     session: SessionId,
+    repeat: bool,
     now: ClusterMs,
 ) -> Result<Event, Refusal> {
     if state.has_ended() {
@@ -320,6 +322,7 @@ fn dispatch(
         worker_id: worker.clone(),
         worker_session: session,
         deadline_ms: timeout.map(|t| now.max(state.last_at) + t),
+        redelivery: repeat,
     })
 }
 

@@ -31,7 +31,15 @@ impl State {
                 self.open(step, Unit { attempt, since, last_error, input, status });
             }
             Event::StepSkipped { step, .. } => self.end_well(step, UnitStatus::Skipped, Json::default(), at),
-            Event::StepDispatched { step, attempt, token, worker_id, worker_session, deadline_ms } => {
+            Event::StepDispatched {
+                step,
+                attempt,
+                token,
+                worker_id,
+                worker_session,
+                deadline_ms,
+                redelivery: lost,
+            } => {
                 let delivery =
                     Delivery { unit: step.clone(), attempt: *attempt, dispatched: recorded.seq, settled: None };
                 self.deliveries.insert(token.id, delivery);
@@ -45,7 +53,7 @@ impl State {
                         worker: worker_id.clone(),
                         session: *worker_session,
                         deadline: *deadline_ms,
-                        redelivery,
+                        redelivery: redelivery || *lost,
                     };
                 }
             }

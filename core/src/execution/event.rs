@@ -69,6 +69,10 @@ pub enum Event {
         worker_session: SessionId,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline_ms: Option<ClusterMs>,
+        /// It may have been handed out before a promotion of the database that lost the record of it; for other repeats,
+        /// `StepScheduled` says so.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        redelivery: bool,
     },
     /// The step has its output. At most one for a step.
     StepSucceeded {

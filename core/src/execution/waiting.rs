@@ -289,6 +289,7 @@ mod tests {
             worker_id: "w".into(),
             worker_session: SessionId(Uuid::nil()),
             deadline_ms: Some(ClusterMs(900)),
+            redelivery: false,
         }
     }
 

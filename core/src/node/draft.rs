@@ -440,8 +440,14 @@ impl<M: Mutants> Node<M> {
             draft.requeue.insert(claimed.task.clone());
         }
         let (Some(worker), Some(scheduled)) = (worker, wanted) else { return draft.released.push(poll) };
-        let command =
-            Command::Dispatch { unit: claimed.unit.clone(), scheduled, token: claimed.token, worker, session };
+        let command = Command::Dispatch {
+            unit: claimed.unit.clone(),
+            scheduled,
+            token: claimed.token,
+            worker,
+            session,
+            repeat: claimed.repeat,
+        };
         match self.take_command(draft, command, now) {
             Some(Ok(())) => {
                 let execution = claimed.execution.clone();
@@ -522,7 +528,7 @@ impl<M: Mutants> Node<M> {
             let Some((poll, session)) = self.polls.reserve(&contract) else { continue };
             let worker = self.sessions.get(session).map(|s| s.worker_id.clone()).expect("its poll waits");
             let token = Token { execution: execution.clone(), id: self.draw() };
-            let command = Command::Dispatch { unit, scheduled, token: token.id, worker, session };
+            let command = Command::Dispatch { unit, scheduled, token: token.id, worker, session, repeat: false };
             match self.take_command(draft, command, now) {
                 Some(Ok(())) => draft.dispatches.push(Handover { token, session, poll, direct: true }),
                 Some(Err(_)) | None => self.polls.release(poll),

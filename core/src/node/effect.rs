@@ -2,6 +2,7 @@
 
 use crate::api::Response;
 use crate::node::log::LogEvent;
+use crate::store::origin::Origin;
 use crate::store::transaction::Transaction;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -41,8 +42,10 @@ pub enum Connection {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(clippy::large_enum_variant)] // each is handed on at once, and few wait at a time
 pub enum Effect {
-    /// Run this transaction; then [`crate::node::Input::Store`] with the same call.
-    Store { call: CallId, connection: Connection, transaction: Transaction },
+    /// Run this transaction; then [`crate::node::Input::Store`] with the same call. With an `origin`, on a connection that
+    /// leads there ([`Origin::serves`]) and on no other: one that leads elsewhere is closed and opened once more, and where
+    /// that leads elsewhere too nothing is sent.
+    Store { call: CallId, connection: Connection, transaction: Transaction, origin: Option<Origin> },
     /// No reply to this call came within its deadline: its connection is given up. The calls that wait behind it go to
     /// another one, which takes its place; what it may still answer is dropped. Where nothing can hang for ever
     /// (SQLite) there is nothing to do.

@@ -2,6 +2,7 @@
 
 use crate::api::Request;
 use crate::node::effect::{CallId, RequestId};
+use crate::store::origin::Origin;
 use crate::store::outcome::Reply;
 use crate::store::transaction::Verdict;
 use serde::{Deserialize, Serialize};
@@ -19,8 +20,8 @@ pub enum Input {
     RequestGone(RequestId),
     /// An answer could not be written to the one who asked (protocols, 24).
     AnswerLost(RequestId),
-    /// A transaction ended.
-    Store { call: CallId, reply: Reply<Verdict> },
+    /// A transaction ended; `origin` is where its connection led, if there was one and it says so.
+    Store { call: CallId, reply: Reply<Verdict>, origin: Option<Origin> },
     /// Stop: take nothing new in, finish what is in flight, release, exit (SIGTERM, SIGINT).
     Stop,
 }

@@ -12,7 +12,7 @@ use crate::id::{ClusterId, ExecutionId};
 use crate::mutant::{Mutant, Mutants};
 use crate::node::slot::{Body, Slot};
 use crate::store::append::{Fence, Wake};
-use crate::store::outcome::Failure;
+use crate::store::outcome::{Failure, FailureKind};
 use crate::store::statement::{DefinitionRow, Holder, LockState, ReadDue};
 use crate::store::transaction::{Campaign, CampaignVerdict, Transaction, Verdict};
 use crate::time::Mono;
@@ -51,6 +51,15 @@ pub(crate) enum Phase {
     },
     /// Over.
     Exited,
+}
+
+/// What a recovery reads before it loads executions.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Reading {
+    /// Definitions and totals.
+    Whole,
+    /// A page of the executions that were in memory.
+    Hot(Option<(Wake, ExecutionId)>),
 }
 
 /// So long after a write failed, or was in doubt, the server says that it is not ready.
@@ -215,7 +224,7 @@ impl<M: Mutants> Node<M> {
         let verdict = match outcome {
             Ok(Verdict::Campaign(verdict)) => verdict,
             Ok(other) => unreachable!("a campaign gives a campaign's verdict, not {other:?}"),
-            Err(_) if self.standby().is_some() => return self.campaign_later(),
+            Err(_) if self.standby().is_some() || self.returns => return self.campaign_later(),
             Err(failure) => return self.unservable(format!("the database cannot be written: {}", failure.message)),
         };
         match verdict {
@@ -263,7 +272,7 @@ impl<M: Mutants> Node<M> {
             None => LogEvent::FenceTaken { node_id, term },
             Some(_) => LogEvent::Elected { node_id, term },
         });
-        self.send(Connection::Store, Transaction::Recover, Purpose::Recover);
+        self.read_on(Reading::Whole);
     }
 
     pub(super) fn unservable(&mut self, message: String) {
@@ -284,7 +293,7 @@ impl<M: Mutants> Node<M> {
         self.learn_definitions(recovery.definitions);
         self.active = recovery.totals.active;
         self.claims.recover(recovery.totals.queued);
-        self.read_hot(None);
+        self.read_on(Reading::Hot(None));
     }
 
     /// Takes stored definitions in.
@@ -301,17 +310,39 @@ impl<M: Mutants> Node<M> {
         }
     }
 
+    /// Alone, a server that has just been started says at once what is wrong. Otherwise it is read again: a connection that
+    /// ends in a recovery costs no lead, which goes when the checks fail as well.
     fn recovery_failed(&mut self, failure: &Failure) {
         let message = format!("the database cannot be read: {}", failure.message);
         match self.standby() {
-            None => self.unservable(message),
-            Some(_) => self.step_down(message),
+            None if !self.returns => self.unservable(message),
+            Some(_) if matches!(failure.kind, FailureKind::Data | FailureKind::Broken) => self.step_down(message),
+            _ => self.pause_after_failure(),
         }
     }
 
-    fn read_hot(&mut self, after: Option<(Wake, ExecutionId)>) {
-        let read = ReadDue { until: Wake::Hot, after, limit: RECOVERY_PAGE };
-        self.send(Connection::Store, Transaction::Due(read), Purpose::RecoverHot);
+    /// Reads what a recovery needs first.
+    fn read_on(&mut self, reading: Reading) {
+        self.reads = Some(reading.clone());
+        match reading {
+            Reading::Whole => self.send(Connection::Store, Transaction::Recover, Purpose::Recover),
+            Reading::Hot(after) => {
+                let read = ReadDue { until: Wake::Hot, after, limit: RECOVERY_PAGE };
+                self.send(Connection::Store, Transaction::Due(read), Purpose::RecoverHot);
+            }
+        }
+    }
+
+    /// Goes on with a recovery that paused after a failure.
+    pub(super) fn recover_on(&mut self) {
+        if !self.is_recovering() {
+            return;
+        }
+        match self.reads.clone() {
+            Some(reading) => self.read_on(reading),
+            // Loads begin once all that is to be read is known.
+            None => self.send_loads(),
+        }
     }
 
     pub(super) fn on_recover_hot(&mut self, outcome: Result<Verdict, Failure>) {
@@ -330,8 +361,9 @@ impl<M: Mutants> Node<M> {
             self.to_load.insert(execution);
         }
         if full {
-            self.read_hot(last);
+            self.read_on(Reading::Hot(last));
         } else {
+            self.reads = None;
             self.due.expect(rows.next);
             self.send_loads();
             self.serve_when_recovered();
@@ -341,7 +373,7 @@ impl<M: Mutants> Node<M> {
     /// Serves once every execution that was in memory is in memory again.
     pub(super) fn serve_when_recovered(&mut self) {
         let Phase::Recovering { fence, cluster_id, since } = self.phase else { return };
-        if self.slots.values().any(|slot| matches!(slot.body, Body::Loading)) {
+        if self.reads.is_some() || self.slots.values().any(|slot| matches!(slot.body, Body::Loading)) {
             return;
         }
         self.phase = Phase::Serving { fence, cluster_id };
@@ -428,9 +460,15 @@ impl<M: Mutants> Node<M> {
             None => self.follow(row),
             // It was sent before this server won, and may have been answered before.
             Some(_) if !leads => {}
-            Some(fence) if row.fence != fence => self.lose_fence(row.fence.term),
+            Some(fence) if !self.is_ours(fence, row.fence) => self.lose_fence(row.fence.term),
             Some(_) => self.fence_was_unmoved(sent),
         }
+    }
+
+    /// Whether the fence that was read is this server's still: of the same number, and of the same incarnation, since a
+    /// promotion may have handed the number out again.
+    fn is_ours(&self, fence: Fence, read: Fence) -> bool {
+        read == fence || (read.term == fence.term && self.mutants.planted(Mutant::NumberWithoutIncarnation))
     }
 
     /// Another incarnation is the writer now: nothing of what is in memory can be trusted or written.

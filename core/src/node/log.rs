@@ -23,6 +23,11 @@ pub enum LogEvent {
     LeadershipLost { node_id: NodeId, reason: String },
     /// `lease-lost`: it led, does not any more, and ends.
     LeaseLost { node_id: NodeId, reason: String },
+    /// `database: a replica was promoted; forgetting what was known and recovering`
+    Promoted { from: u32, to: u32 },
+    /// `database: the address leads to another server; its answers are not believed`: the primary of before a promotion, or
+    /// another system. Said once until it leads back.
+    LedAstray { to: String },
     /// `recovered active executions from history`
     Recovered { executions: u64, resident: u64, in_flight: u64, recovery_ms: u64 },
     /// `definition unreadable`: a stored definition that this version cannot read; its executions are quarantined.
@@ -86,6 +91,8 @@ impl LogEvent {
             | LogEvent::Leading { .. }
             | LogEvent::LeadershipLost { .. }
             | LogEvent::LeaseLost { .. }
+            | LogEvent::Promoted { .. }
+            | LogEvent::LedAstray { .. }
             | LogEvent::ElectionLockLost
             | LogEvent::FenceLost { .. }
             | LogEvent::ClockStepped { .. } => "orbit_runtime::cluster",
@@ -108,6 +115,8 @@ impl LogEvent {
             | LogEvent::StoreFailed { .. }
             | LogEvent::StoreUnknown { .. }
             | LogEvent::StraysRequeued { .. }
+            | LogEvent::Promoted { .. }
+            | LogEvent::LedAstray { .. }
             | LogEvent::ElectionLockLost
             | LogEvent::ClockStepped { .. } => Level::Warn,
             _ => Level::Info,

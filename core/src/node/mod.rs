@@ -11,6 +11,7 @@
 //! * `slot`, `load`: executions in memory, how they come in and how they leave.
 //! * `family`: parents and children, which begin and end together.
 //! * `draft`: what one execution wants written next, by the `rules` of what may be, with its `rows`; `commit`: the batch, and what follows from its outcome.
+//! * `promotion`: another timeline of the database is seen: what is in memory may not be there any more.
 //! * `away`: what is said at once while the database does not answer.
 //! * `trouble`: what the log says of a store that fails.
 //! * `registry`: who registered here, for people.
@@ -33,6 +34,7 @@ mod lifecycle;
 mod load;
 pub mod log;
 mod probe;
+mod promotion;
 mod queue;
 mod read;
 mod registry;
@@ -60,6 +62,7 @@ use crate::node::request::OpenRequest;
 use crate::node::slot::Slot;
 use crate::store::append::Fence;
 use crate::store::calls::{Calls, Progress};
+use crate::store::origin::Origin;
 use crate::store::outcome::{FailureKind, Reply};
 use crate::store::transaction::{Transaction, Verdict};
 use crate::time::{ClusterMs, Mono, Now};
@@ -132,6 +135,12 @@ pub struct Node<M: Mutants = NoMutants> {
     /// The time of the input that is being handled.
     now: Now,
     phase: lifecycle::Phase,
+    /// It has led before, in this process: what fails on the way back is tried again.
+    returns: bool,
+    /// Its address has led elsewhere, and that was said.
+    astray: bool,
+    /// What a recovery has still to read before it loads executions.
+    reads: Option<lifecycle::Reading>,
     checks: lifecycle::Checks,
     clock: ClusterClock,
     calls: Calls<Purpose>,
@@ -241,6 +250,9 @@ impl<M: Mutants> Node<M> {
             incarnation,
             now,
             phase: lifecycle::Phase::Idle,
+            returns: false,
+            astray: false,
+            reads: None,
             checks: lifecycle::Checks::default(),
             clock: ClusterClock::default(),
             calls: Calls::new(config.deadlines()),
@@ -303,7 +315,7 @@ impl<M: Mutants> Node<M> {
             Input::Request { id, request } => self.on_request(id, request),
             Input::RequestGone(id) => self.on_gone(id),
             Input::AnswerLost(id) => self.on_answer_lost(id),
-            Input::Store { call, reply } => self.on_store(call, reply),
+            Input::Store { call, reply, origin } => self.on_store(call, reply, origin),
             Input::Stop => self.stop(),
         }
         self.on_time();
@@ -361,10 +373,7 @@ impl<M: Mutants> Node<M> {
         }
         if self.resume.is_some_and(|at| at <= self.now.mono) {
             self.resume = None;
-            // Only a load that failed pauses a recovery, and loads begin once all that is to be read is known.
-            if matches!(self.phase, lifecycle::Phase::Recovering { .. }) {
-                self.send_loads();
-            }
+            self.recover_on();
         }
         self.tell_when_away();
         self.campaign_when_due();
@@ -382,7 +391,7 @@ impl<M: Mutants> Node<M> {
 
     /// What can go on now: loads, the next batch, claims, and the stop once all is done.
     fn go_on(&mut self) {
-        if self.is_recovering() && self.resume.is_none() {
+        if self.is_recovering() && self.resume.is_none() && self.reads.is_none() {
             // What could not be read is read again.
             self.send_loads();
         }
@@ -397,7 +406,8 @@ impl<M: Mutants> Node<M> {
         self.stop_when_done();
     }
 
-    fn on_store(&mut self, id: CallId, reply: Reply<Verdict>) {
+    fn on_store(&mut self, id: CallId, reply: Reply<Verdict>, origin: Option<Origin>) {
+        let Some(reply) = self.believed(id, reply, origin) else { return };
         if matches!(reply, Reply::Unknown) {
             self.counters.calls_unknown += 1;
         }

@@ -204,12 +204,13 @@ impl<M: Mutants> Node<M> {
     }
 
     /// Drops everything but what it is, what it has counted and what time it is, as a restart of the process would.
-    fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         let mut entropy = [0; 32];
         self.rng.fill_bytes(&mut entropy);
         let fresh = Node::with_mutants(self.config.clone(), entropy, self.now, self.mutants.clone());
         let mut before = std::mem::replace(self, fresh);
         before.calls.forget();
+        self.returns = true;
         self.schemas = before.schemas;
         self.calls = before.calls;
         self.effects = before.effects;

@@ -7,6 +7,7 @@
 use crate::mutant::{Mutant, Mutants};
 use crate::node::effect::{CallId, Connection, Effect};
 use crate::store::append::{Append, Group, GroupOutcome, Member};
+use crate::store::origin::Origin;
 use crate::store::outcome::{Failure, FailureKind, Reply};
 use crate::store::statement::{LoadedExecution, ReadHistories};
 use crate::store::transaction::{Transaction, Verdict};
@@ -28,6 +29,8 @@ pub struct Calls<P> {
     deadlines: Deadlines,
     /// Whether what certainly failed, and may succeed when repeated, is repeated here.
     repeats: bool,
+    /// Where calls are to be run: none while that is not known, or does not matter.
+    origin: Option<Origin>,
     open: BTreeMap<CallId, Call<P>>,
     /// When each open call is written off.
     late: BTreeSet<(Mono, CallId)>,
@@ -105,6 +108,7 @@ impl<P> Calls<P> {
             next: 1,
             deadlines,
             repeats: true,
+            origin: None,
             open: BTreeMap::new(),
             late: BTreeSet::new(),
             resend: BTreeMap::new(),
@@ -115,6 +119,16 @@ impl<P> Calls<P> {
     /// does not, and those who wait are told at once.
     pub fn repeat_failures(&mut self, repeats: bool) {
         self.repeats = repeats;
+    }
+
+    /// Where the database is that the node's memory is of.
+    pub fn origin(&self) -> Option<Origin> {
+        self.origin
+    }
+
+    /// What is sent from now on is for that database.
+    pub fn lead_to(&mut self, origin: Origin) {
+        self.origin = Some(origin);
     }
 
     /// Sends a transaction.
@@ -137,7 +151,7 @@ impl<P> Calls<P> {
         let (connection, transaction) = (call.connection, call.transaction.clone());
         self.late.insert((self.late_at(&call), id));
         self.open.insert(id, call);
-        Effect::Store { call: id, connection, transaction }
+        Effect::Store { call: id, connection, transaction, origin: self.origin }
     }
 
     fn late_at(&self, call: &Call<P>) -> Mono {
@@ -151,6 +165,15 @@ impl<P> Calls<P> {
         for call in self.open.values_mut() {
             call.forgotten = true;
         }
+    }
+
+    /// The same, and the connection of each call that is under way is given up at once: it leads to where nothing is to be
+    /// heard from any more.
+    pub fn give_up(&mut self) -> Vec<Effect> {
+        self.resend.clear();
+        self.late.clear();
+        let open = std::mem::take(&mut self.open).into_iter();
+        open.map(|(call, of)| Effect::WriteOff { call, connection: of.connection }).collect()
     }
 
     fn take(&mut self, id: CallId) -> Option<Call<P>> {

@@ -13,7 +13,7 @@ use crate::store::statement::{
     ClearHolder, FenceRow, FreeLease, LeaseSeen, MoveFence, ReadFence, ReadLease, RenewLease, RequeueClaims, Rows,
     SeizeLease, TakeLease, TypedStatement,
 };
-use crate::store::transaction::{Campaign, CampaignVerdict, Step, Verdict, elected_otherwise, unfit};
+use crate::store::transaction::{Campaign, CampaignVerdict, Step, Verdict, elected_otherwise, unfit, was_promoted};
 use crate::time::{ClusterMs, WallMs};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -184,11 +184,15 @@ impl LeaseCampaign {
                 Some(epoch) => {
                     let after = Fence { term: *epoch, incarnation: *incarnation };
                     let holder = Some(holder.clone());
-                    Step::Send(vec![MoveFence { expected: fence.fence, after, mode: *mode, holder }.into()])
+                    let timeline = fence.origin.map(|origin| origin.timeline);
+                    let to = MoveFence { expected: fence.fence, after, mode: *mode, holder, timeline };
+                    Step::Send(vec![to.into()])
                 }
             },
             [_, moved] if !*MoveFence::of(moved) => stop(CampaignVerdict::Lost),
-            [_, _] => Step::Last(vec![RequeueClaims { incarnation: *incarnation }.into()]),
+            [_, _] => {
+                Step::Last(vec![RequeueClaims { incarnation: *incarnation, promoted: was_promoted(fence) }.into()])
+            }
             _ => unreachable!("a campaign has four steps"),
         }
     }
@@ -248,7 +252,15 @@ impl ReleaseByForce {
             [] if lease.row.holder.is_none() => stop(ForceVerdict::Free),
             [] => Step::Send(vec![
                 SeizeLease { expected: lease.row.epoch, epoch: after.term }.into(),
-                MoveFence { expected: fence.fence, after, mode: crate::cluster::Mode::Standby, holder: None }.into(),
+                MoveFence {
+                    expected: fence.fence,
+                    after,
+                    mode: crate::cluster::Mode::Standby,
+                    holder: None,
+                    // Nobody has looked at what may have been handed out before a promotion.
+                    timeline: fence.raised_on,
+                }
+                .into(),
             ]),
             [seized, moved] if *SeizeLease::of(seized) && *MoveFence::of(moved) => Step::Last(vec![ReadFence.into()]),
             _ => stop(ForceVerdict::Lost),

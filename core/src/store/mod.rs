@@ -5,6 +5,7 @@
 //! * [`append`]: the append, its groups, their outcomes, and [`append::judge`], the one meaning of an append.
 //! * [`executor`]: runs such a list, ask and tell, without I/O. `io` and `sim` share it.
 //! * [`lease`]: the lease of leadership, and the transactions that take it and give it back.
+//! * [`origin`]: which database it is that answers, and what another one is to who knows this one.
 //! * `sending`: how an append gets its outcomes, in halves where data is refused.
 //! * [`outcome`]: from the raw facts that a backend reports to [`outcome::Reply`].
 //! * [`sqlstate`]: what PostgreSQL's error codes mean.
@@ -14,6 +15,7 @@ pub mod append;
 pub mod calls;
 pub mod executor;
 pub mod lease;
+pub mod origin;
 pub mod outcome;
 mod sending;
 pub mod sqlstate;

@@ -14,6 +14,7 @@ use crate::id::{
 };
 use crate::store::append::{Append, Appended, Fence, MemberFacts, OwnerRow, Status, Summary, Wake};
 use crate::store::lease::{LeaseHolder, LeaseRow, LeaseRule};
+use crate::store::origin::Origin;
 use crate::time::{ClusterMs, WallMs};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -169,6 +170,10 @@ pub struct FenceRow {
     pub fence: Fence,
     /// Who holds it; none after a clean stop.
     pub holder: Option<Holder>,
+    /// Where the row was read; none where there is but one place.
+    pub origin: Option<Origin>,
+    /// The timeline of whoever raised the fence last.
+    pub raised_on: Option<u32>,
     /// The database's clock when the row was read.
     pub clock: ClusterMs,
 }
@@ -193,12 +198,17 @@ pub struct RaiseFence {
     pub mode: Mode,
     pub incarnation: Incarnation,
     pub holder: Holder,
+    /// Where it was decided.
+    pub timeline: Option<u32>,
 }
 
 /// See [`Statement::RequeueClaims`]: every claim but those of this incarnation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequeueClaims {
     pub incarnation: Incarnation,
+    /// A replica was promoted since the fence was raised last: every row that is there is said to be a repeat when it is
+    /// handed out, since its delivery may be among what was lost (protocols, 10).
+    pub promoted: bool,
 }
 
 /// See [`Statement::RequeueStrays`]: rows that this writer claimed under these keys, but for those of these tokens. Gives the
@@ -229,6 +239,8 @@ pub struct MoveFence {
     pub mode: Mode,
     /// None where nobody leads from now on.
     pub holder: Option<Holder>,
+    /// Where it was decided.
+    pub timeline: Option<u32>,
 }
 
 /// See [`Statement::ReadLease`]. It locks nothing.
@@ -327,6 +339,8 @@ pub struct ClaimedTask {
     pub contract_version: ContractVersion,
     /// One of the want's tokens; which want it is, the token says.
     pub token: Uuid,
+    /// It may have been handed out before a promotion that lost the record of it.
+    pub repeat: bool,
 }
 
 impl ClaimedTask {

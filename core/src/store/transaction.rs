@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The version of the tables that this Orbit reads and writes.
-pub const SCHEMA_VERSION: u32 = 2;
+pub const SCHEMA_VERSION: u32 = 3;
 
 /// A transaction, as data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -313,6 +313,12 @@ pub(super) fn elected_otherwise(row: &FenceRow, mode: Mode, election: &str) -> O
     other.then(|| CampaignVerdict::OtherElection { found: row.election.clone() })
 }
 
+/// Whether the database is another timeline's than when the fence was raised last.
+pub(super) fn was_promoted(row: &FenceRow) -> bool {
+    let now = row.origin.map(|origin| origin.timeline);
+    row.raised_on.is_some() && now.is_some() && row.raised_on != now
+}
+
 impl Campaign {
     /// The lock and the fence row first; then, if the lock is ours and so are mode and schema version, the raise, and
     /// back with every claim of an incarnation that is no more (protocols, 8, 11 and 21).
@@ -339,9 +345,10 @@ impl Campaign {
                 mode: self.mode,
                 incarnation: self.incarnation,
                 holder: self.holder.clone(),
+                timeline: row.origin.map(|origin| origin.timeline),
             }
             .into(),
-            RequeueClaims { incarnation: self.incarnation }.into(),
+            RequeueClaims { incarnation: self.incarnation, promoted: was_promoted(row) }.into(),
         ])
     }
 

@@ -88,7 +88,7 @@ impl Machine {
     pub fn dispatch(&mut self, unit: UnitKey, scheduled: Seq) {
         let token = Uuid::from_u128(1_000 + self.tokens.len() as u128);
         let session = SessionId(Uuid::from_u128(3));
-        if self.command(Command::Dispatch { unit, scheduled, token, worker: "w".into(), session }) {
+        if self.command(Command::Dispatch { unit, scheduled, token, worker: "w".into(), session, repeat: false }) {
             self.tokens.push(token);
         }
     }

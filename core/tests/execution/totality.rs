@@ -65,7 +65,14 @@ fn some_commands(id: u8) -> Vec<Command> {
     let token = Uuid::from_u128(u128::from(id));
     let session = SessionId(Uuid::nil());
     vec![
-        Command::Dispatch { unit: "s0".into(), scheduled: Seq(u64::from(id)), token, worker: "w".into(), session },
+        Command::Dispatch {
+            unit: "s0".into(),
+            scheduled: Seq(u64::from(id)),
+            token,
+            worker: "w".into(),
+            session,
+            repeat: false,
+        },
         Command::Succeed { token, output: Json::default() },
         Command::Fail { token, error: TaskError::retryable("X", "") },
         Command::Uncertain { token, reason: String::new() },
@@ -113,6 +120,7 @@ fn some_event(kind: u8, step: u8, id: u8, at: i64) -> Event {
             worker_id: "w".into(),
             worker_session: SessionId(Uuid::nil()),
             deadline_ms: id.is_multiple_of(2).then_some(ClusterMs(at)),
+            redelivery: false,
         },
         5 => Event::StepSucceeded { step, attempt, output: Json::default(), token: Some(token) },
         6 => Event::StepAttemptFailed { step, attempt, error: error(), token: None },

@@ -151,7 +151,7 @@ impl Teller {
         let token = Uuid::from_u128(0xde11_0000 + self.deliveries);
         let session = SessionId(Uuid::from_u128(0x5e55_0000 + worker.len() as u128));
         let unit: UnitKey = step.into();
-        self.command(Command::Dispatch { unit, scheduled, token, worker: worker.into(), session });
+        self.command(Command::Dispatch { unit, scheduled, token, worker: worker.into(), session, repeat: false });
         token
     }
 

@@ -45,7 +45,7 @@ fn who_asks_while_the_database_is_away_is_told_at_once_that_nothing_was_sent_and
     go_away(&mut bench);
     let sent = bench.send_start("Chain", "sent", json!({"n": 1}));
     let (call, append) = bench.held.pop_front().expect("an append is under way");
-    bench.give(Input::Store { call, reply: Reply::Unknown });
+    bench.give(Input::Store { call, reply: Reply::Unknown, origin: None });
     let in_line = bench.send_start("Chain", "in-line", json!({"n": 1}));
     let cancel = bench.send(Request::Cancel { execution: "held".into(), reason: None });
     let results = vec![Bench::result(&token, json!(1))];
@@ -118,7 +118,7 @@ fn a_deployment_that_never_left_is_told_so_without_being_tried_again_and_again()
     bench.hold_all = false;
     bench.pass(Duration::from_secs(2));
     let failure = orbit_core::store::outcome::Failure { kind: FailureKind::Reconnect, message: "refused".into() };
-    bench.give(Input::Store { call, reply: Reply::Failed(failure) });
+    bench.give(Input::Store { call, reply: Reply::Failed(failure), origin: None });
     assert_eq!(code(&bench.answer(deploy)), "STORAGE_ERROR");
 }
 

@@ -6,7 +6,9 @@ use orbit_core::api::request::{
 use orbit_core::api::response::{Assignment, ExecutionView, Polled, Reply, Response};
 use orbit_core::execution::event::Recorded;
 use orbit_core::id::{ExecutionId, Run, Seq, SessionId, Token};
+use orbit_core::mutant::NoMutants;
 use orbit_core::node::{CallId, Effect, Input, LogEvent, Node, NodeConfig, RequestId};
+use orbit_core::store::origin::Origin;
 use orbit_core::store::outcome::{self, Failure, FailureKind};
 use orbit_core::store::transaction::{Transaction, Verdict};
 use orbit_core::time::{ClusterMs, Mono, Now, WallMs};
@@ -49,6 +51,10 @@ pub struct Bench {
     pub failing: BTreeMap<&'static str, u32>,
     /// The kind of those failures.
     pub failing_as: FailureKind,
+    /// Where the database says that it is, if it says so.
+    pub origin: Option<Origin>,
+    /// Where each call was to run.
+    pub named: Vec<Option<Origin>>,
 }
 
 impl Bench {
@@ -80,6 +86,8 @@ impl Bench {
             ran: Vec::new(),
             failing: BTreeMap::new(),
             failing_as: FailureKind::Unwritable,
+            origin: None,
+            named: Vec::new(),
         };
         bench.restart();
         bench
@@ -102,11 +110,18 @@ impl Bench {
             self.node.handle(now(self.mono), input);
             while let Some(effect) = self.node.poll_effect() {
                 match effect {
-                    Effect::Store { call, transaction, .. } => {
-                        if self.fail == Some(transaction.name()) {
+                    Effect::Store { call, transaction, origin, .. } => {
+                        self.named.push(origin);
+                        if let Some(found) = self.origin.filter(|found| !found.serves(origin, &NoMutants)) {
+                            let message = found.refusal(origin);
+                            let failure = Failure { kind: FailureKind::Reconnect, message };
+                            let reply = outcome::Reply::Failed(failure);
+                            inputs.push_back(Input::Store { call, reply, origin: self.origin });
+                        } else if self.fail == Some(transaction.name()) {
                             self.fail = None;
                             let failure = Failure { kind: FailureKind::Unwritable, message: "injected".into() };
-                            inputs.push_back(Input::Store { call, reply: outcome::Reply::Failed(failure) });
+                            let reply = outcome::Reply::Failed(failure);
+                            inputs.push_back(Input::Store { call, reply, origin: None });
                         } else if self.silent == Some(transaction.name()) {
                             self.ran.push("unanswered");
                         } else if matches!(transaction, Transaction::Line(_)) {
@@ -116,7 +131,7 @@ impl Bench {
                             self.held.push_back((call, transaction));
                         } else {
                             let reply = self.run(transaction);
-                            inputs.push_back(Input::Store { call, reply });
+                            inputs.push_back(Input::Store { call, reply, origin: self.origin });
                         }
                     }
                     Effect::WriteOff { call, .. } => self.written_off.push(call),
@@ -153,7 +168,7 @@ impl Bench {
         self.hold_all = false;
         while let Some((call, transaction)) = self.held.pop_front() {
             let reply = self.run(transaction);
-            self.give(Input::Store { call, reply });
+            self.give(Input::Store { call, reply, origin: self.origin });
         }
     }
 

@@ -72,7 +72,7 @@ fn an_append_that_certainly_failed_leaves_memory_and_database_as_they_were() {
     let start = bench.send_start("Chain", "e", json!({"n": 1}));
     let (call, _) = bench.held.pop_front().expect("the append");
     bench.hold = false;
-    bench.give(Input::Store { call, reply: failed(FailureKind::Unwritable) });
+    bench.give(Input::Store { call, reply: failed(FailureKind::Unwritable), origin: None });
     assert_eq!(code(&bench.answer(start)), "STORAGE_ERROR");
     assert_eq!(code(&bench.ask(Request::GetExecution("e".into()))), "UNKNOWN_EXECUTION");
     let again = bench.send_start("Chain", "e", json!({"n": 1}));
@@ -91,7 +91,7 @@ fn an_unknown_outcome_is_found_out_by_sending_the_same_group_again() {
         if written {
             bench.run(transaction.clone());
         }
-        bench.give(Input::Store { call, reply: outcome::Reply::Unknown });
+        bench.give(Input::Store { call, reply: outcome::Reply::Unknown, origin: None });
         assert!(bench.responses.is_empty(), "nothing is known yet");
         bench.pass(Duration::from_secs(1));
         let (_, again) = bench.held.front().expect("it is sent again").clone();
@@ -131,7 +131,7 @@ fn a_history_that_another_hand_has_moved_is_read_again_before_anything_is_writte
     bench.run(Transaction::Append(zombie));
     bench.hold = false;
     let reply = bench.run(transaction);
-    bench.give(Input::Store { call, reply });
+    bench.give(Input::Store { call, reply, origin: None });
     // The cancel was recorded by the zombie: this one finds the execution ended.
     assert!(matches!(&bench.answer(cancel).reply, Reply::Cancelled(_)));
     assert_eq!(bench.status("e"), "cancelled");

@@ -69,7 +69,7 @@ fn a_child_s_end_and_its_parent_s_result_are_written_together_or_not_at_all() {
     bench.send(Bench::poll_request(session, Some(vec![]), vec![Bench::result(&task.token, json!(2))]));
     let (call, transaction) = bench.held.pop_front().expect("the result");
     let reply = bench.run(transaction);
-    bench.give(orbit_core::node::Input::Store { call, reply });
+    bench.give(orbit_core::node::Input::Store { call, reply, origin: None });
     assert_eq!(bench.held.len(), 1, "the ends, in one append");
     assert_eq!((bench.store.owners().len(), bench.held.len()), (2, 1));
     bench.restart();
@@ -182,7 +182,7 @@ fn what_a_parent_asked_of_its_child_is_asked_again_after_a_restart() {
     // The request to the child is recorded, and the server dies before the child hears of it.
     let (call, transaction) = bench.held.pop_front().expect("the cancel");
     let reply = bench.run(transaction);
-    bench.give(orbit_core::node::Input::Store { call, reply });
+    bench.give(orbit_core::node::Input::Store { call, reply, origin: None });
     bench.answer(cancel);
     assert_eq!(bench.held.len(), 1, "the child's part");
     bench.restart();
@@ -320,7 +320,7 @@ fn a_child_whose_end_is_told_twice_and_could_not_be_recorded_ends_with_its_paren
                 bench.failing.insert("append", 1);
             }
             let reply = bench.run(transaction);
-            bench.give(Input::Store { call, reply });
+            bench.give(Input::Store { call, reply, origin: None });
         }
         bench.release();
         bench.pass(Duration::from_secs(2));

@@ -18,7 +18,7 @@ fn run_one(bench: &mut Bench) -> &'static str {
     let (call, transaction) = bench.held.pop_front().expect("something is kept back");
     let name = transaction.name();
     let reply = bench.run(transaction);
-    bench.give(Input::Store { call, reply });
+    bench.give(Input::Store { call, reply, origin: None });
     name
 }
 
@@ -41,7 +41,7 @@ fn queued() -> (Bench, SessionId) {
 fn claim_in_doubt(bench: &mut Bench, session: SessionId) -> (RequestId, Transaction) {
     let poll = bench.send(poll_for(session, 1));
     let (call, claim) = bench.held.pop_front().expect("the claim");
-    bench.give(Input::Store { call, reply: outcome::Reply::Unknown });
+    bench.give(Input::Store { call, reply: outcome::Reply::Unknown, origin: None });
     bench.pass(Duration::from_secs(1));
     (poll, claim)
 }
@@ -69,7 +69,7 @@ fn a_claim_that_runs_before_the_repetition_of_an_append_does_not_hide_what_it_qu
     bench.send_start("Chain", "e", json!({"n": 1}));
     let poll = bench.send(poll_for(session, 1));
     let (call, _) = bench.held.pop_front().expect("the append");
-    bench.give(Input::Store { call, reply: outcome::Reply::Unknown });
+    bench.give(Input::Store { call, reply: outcome::Reply::Unknown, origin: None });
     while !bench.held.is_empty() {
         assert_eq!(run_one(&mut bench), "claim");
     }
@@ -150,7 +150,7 @@ fn a_claim_that_commits_after_it_was_given_up_and_repeated_in_vain_is_found_and_
     // What is sent again passes over the row, which the first sending has locked.
     let (second, again) = bench.held.pop_front().expect("the claim again");
     assert_eq!(again, claim);
-    bench.give(Input::Store { call: second, reply: outcome::Reply::Done(Verdict::Claim(Vec::new())) });
+    bench.give(Input::Store { call: second, reply: outcome::Reply::Done(Verdict::Claim(Vec::new())), origin: None });
     // Now the first one commits, and nobody is told.
     bench.run(claim);
     bench.hold = false;
@@ -164,7 +164,7 @@ fn a_task_that_a_claim_in_doubt_locked_and_did_not_take_is_claimed_later() {
     claim_in_doubt(&mut bench, session);
     // What is sent again passes over the row, which the first sending has locked; and that one is rolled back.
     let (second, _) = bench.held.pop_front().expect("the claim again");
-    bench.give(Input::Store { call: second, reply: outcome::Reply::Done(Verdict::Claim(Vec::new())) });
+    bench.give(Input::Store { call: second, reply: outcome::Reply::Done(Verdict::Claim(Vec::new())), origin: None });
     bench.hold = false;
     bench.pass(bench.config.call_deadline + Duration::from_secs(1));
     assert_eq!(bench.take(session).execution_id.as_str(), "e");
@@ -182,7 +182,7 @@ fn a_sweep_leaves_claimed_tasks_alone_whose_delivery_is_under_way() {
     assert_eq!(run_one(&mut bench), "sweep");
     assert!(bench.store.tasks().all(|entry| matches!(entry.state, TaskState::Claimed { .. })));
     let reply = bench.run(delivery);
-    bench.give(Input::Store { call: append, reply });
+    bench.give(Input::Store { call: append, reply, origin: None });
     bench.release();
     assert_eq!(bench.history("e").last().map(String::as_str), Some("StepDispatched"));
 }
@@ -213,7 +213,7 @@ fn a_claim_whose_row_has_gone_back_is_given_up_and_the_row_is_claimed_anew() {
     let sweep = RequeueStrays { fence: claimed.fence, keys: vec![claimed.key], tokens: Vec::new() };
     let reply = bench.run(claim);
     bench.run(Transaction::Sweep(sweep));
-    bench.give(Input::Store { call, reply });
+    bench.give(Input::Store { call, reply, origin: None });
     bench.release();
     assert_eq!(bench.polled(poll).tasks.len(), 1);
     assert!(bench.ran.len() < 50, "{:?}", bench.ran);

@@ -232,7 +232,7 @@ fn a_take_that_was_in_doubt_is_found_to_be_won_and_counts_from_the_renewal_after
     let take = bench.held.iter().position(|(_, transaction)| transaction.name() == "take_lease");
     let (call, transaction) = bench.held.remove(take.expect("it asks")).expect("just found");
     bench.run(transaction);
-    bench.give(Input::Store { call, reply: Outcome::Unknown });
+    bench.give(Input::Store { call, reply: Outcome::Unknown, origin: None });
     bench.hold_all = false;
     // Half of the lease is over when the answer to the repetition comes.
     bench.stand_still(TTL / 2);

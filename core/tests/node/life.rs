@@ -233,7 +233,7 @@ fn a_server_whose_writes_fail_says_that_it_is_not_ready_until_they_do_not() {
     bench.hold = true;
     let start = bench.send_start("Chain", "e", json!({"n": 1}));
     let (call, _) = bench.held.pop_front().expect("the append");
-    bench.give(Input::Store { call, reply: orbit_core::store::outcome::Reply::Unknown });
+    bench.give(Input::Store { call, reply: orbit_core::store::outcome::Reply::Unknown, origin: None });
     assert_eq!(bench.ask(Request::Ready).status, 503);
     assert_eq!(bench.ask(Request::Leaderz).status, 503);
     assert_eq!(bench.ask(Request::Readyz).status, 200, "it may be read all the same");

@@ -10,6 +10,7 @@ mod lease;
 mod life;
 mod memory;
 mod messages;
+mod promotion;
 mod registry;
 mod standby;
 mod trouble;

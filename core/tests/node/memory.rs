@@ -271,7 +271,7 @@ fn an_execution_that_is_under_way_does_not_count_as_idle() {
     bench.send_start("Loop", "l", json!(null));
     while let Some((call, transaction)) = bench.held.pop_front() {
         let reply = bench.run(transaction);
-        bench.give(Input::Store { call, reply });
+        bench.give(Input::Store { call, reply, origin: None });
         // Whatever else happens meanwhile, what is under way stays in memory.
         bench.ask(Request::Health);
     }

@@ -366,7 +366,7 @@ fn an_execution_that_continues_as_new_at_once_for_ever_takes_in_what_is_asked_of
     let write = |bench: &mut Bench| {
         let (call, transaction) = bench.held.pop_front().expect("it goes on and on");
         let reply = bench.run(transaction);
-        bench.give(Input::Store { call, reply });
+        bench.give(Input::Store { call, reply, origin: None });
     };
     for _ in 0..5 {
         write(&mut bench);

@@ -232,7 +232,7 @@ fn a_look_from_before_the_election_says_nothing_against_the_one_who_won_it() {
     let before = bench.run(transaction);
     bench.store.set_lock(LockState::Mine);
     bench.release();
-    bench.give(Input::Store { call: look, reply: before });
+    bench.give(Input::Store { call: look, reply: before, origin: None });
     assert_eq!((lost(&bench).len(), role(&mut bench)), (0, ("leader".into(), 3, "n".into())));
 }
 
@@ -298,7 +298,7 @@ fn definitions_that_were_read_before_a_standby_led_take_nothing_from_what_it_sto
     bench.release();
     assert_eq!(role(&mut bench).0, "leader");
     bench.deploy(json!({"name": "Newer", "version": "1", "steps": [{"id": "a", "compute": 1}]}));
-    bench.give(Input::Store { call, reply: old });
+    bench.give(Input::Store { call, reply: old, origin: None });
     assert_eq!(bench.answer(read).status, 200);
     assert_eq!(bench.start("Newer", "n", json!({})).status, 201, "it is known still");
 }

@@ -112,7 +112,7 @@ fn an_execution_whose_second_reading_fails_is_not_forgotten() {
     assert_eq!(code(&cancel), "STORAGE_ERROR");
     bench.pass(Duration::from_secs(15));
     assert_eq!(bench.status("e"), "failed", "its time in the queue is over");
-    bench.give(Input::Store { call, reply });
+    bench.give(Input::Store { call, reply, origin: None });
     assert_eq!(bench.status("e"), "failed");
 }
 
@@ -132,7 +132,7 @@ fn a_start_of_a_sleeping_execution_that_fails_does_not_cost_its_wake_up() {
     bench.failing.insert("append", 1);
     for (call, transaction) in held {
         let reply = bench.run(transaction);
-        bench.give(Input::Store { call, reply });
+        bench.give(Input::Store { call, reply, origin: None });
     }
     assert_eq!(code(&bench.answer(start)), "STORAGE_ERROR");
     bench.pass(Duration::from_secs(20));
@@ -256,7 +256,7 @@ fn an_execution_whose_decisions_the_database_refuses_is_set_aside_and_not_tried_
         assert!(appends < 10, "the same is refused again and again");
         let refused = GroupOutcome::Rejected(Rejection::Refused { message: "too big".into() });
         let reply = Reply::Done(Verdict::Append(vec![refused; append.groups.len()]));
-        bench.give(Input::Store { call, reply });
+        bench.give(Input::Store { call, reply, origin: None });
     }
     assert!(bench.logs.iter().any(|line| matches!(line, LogEvent::Quarantined { .. })));
     bench.hold = false;

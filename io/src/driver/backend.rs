@@ -1,6 +1,7 @@
 //! What the loop needs of a store.
 
 use orbit_core::node::{CallId, Connection};
+use orbit_core::store::origin::Origin;
 use orbit_core::store::outcome::Reply;
 use orbit_core::store::transaction::{Transaction, Verdict};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -10,6 +11,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 pub struct StoreReply {
     pub call: CallId,
     pub reply: Reply<Verdict>,
+    /// Where its connection led, where there is more than one place and one was reached.
+    pub origin: Option<Origin>,
 }
 
 /// A store that runs transactions and sends each reply on the channel that it was made with.
@@ -18,7 +21,8 @@ pub struct StoreReply {
 pub trait Backend: Send + 'static {
     /// Begins a transaction and returns at once. Calls on [`Connection::Store`] run in the order given, and so do
     /// those on [`Connection::Election`] and on [`Connection::Control`]; those on [`Connection::Requests`] run in any order, several at once.
-    fn run(&self, connection: Connection, call: CallId, transaction: Transaction);
+    /// With an `origin`, it runs there and nowhere else ([`Origin::serves`]).
+    fn run(&self, connection: Connection, call: CallId, transaction: Transaction, origin: Option<Origin>);
 
     /// Gives the connection of a call up that has had no reply for too long, if that can hang: calls that wait behind
     /// it go to a new one, and its reply, if there ever is one, is not wanted. Returns at once.

@@ -45,6 +45,12 @@ pub fn write(event: &LogEvent) {
         LogEvent::LeaseLost { node_id, reason } => {
             tracing::error!(target: CLUSTER, %node_id, %reason, "lease-lost: this server led, does not any more, and ends");
         }
+        LogEvent::Promoted { from, to } => {
+            tracing::warn!(target: CLUSTER, from, to, "database: a replica was promoted; forgetting what was known and recovering");
+        }
+        LogEvent::LedAstray { to } => {
+            tracing::warn!(target: CLUSTER, %to, "database: the address leads to another server; its answers are not believed");
+        }
         LogEvent::Recovered { executions, resident, in_flight, recovery_ms } => {
             tracing::info!(target: ENGINE, executions, in_flight, resident, recovery_ms, "recovered active executions from history");
         }

@@ -2,6 +2,7 @@
 
 use crate::driver::backend::{Attached, Backend};
 use orbit_core::node::{CallId, Connection};
+use orbit_core::store::origin::Origin;
 use orbit_core::store::transaction::Transaction;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,11 +31,11 @@ pub struct Recorded<B> {
 }
 
 impl<B: Backend> Backend for Recorded<B> {
-    fn run(&self, connection: Connection, call: CallId, transaction: Transaction) {
+    fn run(&self, connection: Connection, call: CallId, transaction: Transaction, origin: Option<Origin>) {
         if transaction.writes() {
             self.recorder.0.lock().unwrap_or_else(PoisonError::into_inner).push(transaction.clone());
         }
-        self.backend.run(connection, call, transaction);
+        self.backend.run(connection, call, transaction, origin);
     }
 
     fn write_off(&self, connection: Connection, call: CallId) {

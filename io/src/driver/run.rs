@@ -224,9 +224,9 @@ impl<N: Machine, B: Backend> Turn<N, B> {
         }
     }
 
-    fn reply(&mut self, StoreReply { call, reply }: StoreReply) {
+    fn reply(&mut self, StoreReply { call, reply, origin }: StoreReply) {
         tracing::trace!(target: "orbit_runtime::store", call = call.0, "store call answered");
-        self.give(Input::Store { call, reply });
+        self.give(Input::Store { call, reply, origin });
     }
 
     /// Gives one input to the node, then does what it wants done. Every input passes here, in the order in which the
@@ -244,10 +244,10 @@ impl<N: Machine, B: Backend> Turn<N, B> {
 
     fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::Store { call, connection, transaction } => {
+            Effect::Store { call, connection, transaction, origin } => {
                 let name = transaction.name();
                 tracing::trace!(target: "orbit_runtime::store", call = call.0, transaction = name, "store call sent");
-                self.backend.run(connection, call, transaction);
+                self.backend.run(connection, call, transaction, origin);
             }
             Effect::WriteOff { call, connection } => {
                 tracing::warn!(target: "orbit_runtime::store", call = call.0, ?connection, "no reply within the deadline; giving the connection up");
@@ -280,6 +280,7 @@ mod tests {
     use super::*;
     use orbit_core::api::{Reply, Request};
     use orbit_core::node::{CallId, Connection, Timer};
+    use orbit_core::store::origin::Origin;
     use orbit_core::store::outcome;
     use orbit_core::store::transaction::{Transaction, Verdict};
     use std::sync::{Arc, Mutex};
@@ -313,8 +314,9 @@ mod tests {
     }
 
     impl Backend for Echo {
-        fn run(&self, _: Connection, call: CallId, _: Transaction) {
-            let _ = self.replies.send(StoreReply { call, reply: outcome::Reply::Done(Verdict::SaveWorker) });
+        fn run(&self, _: Connection, call: CallId, _: Transaction, _: Option<Origin>) {
+            let _ =
+                self.replies.send(StoreReply { call, reply: outcome::Reply::Done(Verdict::SaveWorker), origin: None });
         }
 
         fn write_off(&self, _: Connection, _: CallId) {
@@ -393,12 +395,13 @@ mod tests {
                 call: CallId(41),
                 connection: Connection::Requests,
                 transaction: Transaction::Workers,
+                origin: None,
             }),
             Input::Store { .. } => effects.push_back(Effect::Exit { status: 0 }),
             _ => {}
         });
         assert_eq!(ended(task).await, 0);
-        let done = Input::Store { call: CallId(41), reply: outcome::Reply::Done(Verdict::SaveWorker) };
+        let done = Input::Store { call: CallId(41), reply: outcome::Reply::Done(Verdict::SaveWorker), origin: None };
         assert_eq!(*seen.lock().unwrap(), [Input::Start, done]);
         assert_eq!(handle.submit(Request::Livez).unwrap_err(), crate::driver::Unavailable::Stopped);
     }
@@ -475,6 +478,7 @@ mod tests {
                     call: CallId(1),
                     connection: Connection::Store,
                     transaction: Transaction::Workers,
+                    origin: None,
                 });
             }
             Input::Store { .. } => effects.push_back(Effect::Exit { status: 0 }),

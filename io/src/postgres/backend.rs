@@ -13,6 +13,7 @@ use crate::postgres::pool::{self, Pool};
 use crate::postgres::session::Session;
 use crate::postgres::statement::Link;
 use orbit_core::node::{CallId, Connection as Kind};
+use orbit_core::store::origin::Origin;
 use orbit_core::store::outcome::{self, Reply};
 use orbit_core::store::transaction::{Transaction, Verdict};
 use std::collections::{BTreeMap, VecDeque};
@@ -71,8 +72,8 @@ impl PostgresBackend {
 }
 
 impl Backend for PostgresBackend {
-    fn run(&self, connection: Kind, call: CallId, transaction: Transaction) {
-        self.line(connection).push(Job { call, transaction });
+    fn run(&self, connection: Kind, call: CallId, transaction: Transaction, origin: Option<Origin>) {
+        self.line(connection).push(Job { call, transaction, origin });
     }
 
     fn write_off(&self, connection: Kind, call: CallId) {
@@ -97,6 +98,8 @@ impl Drop for PostgresBackend {
 struct Job {
     call: CallId,
     transaction: Transaction,
+    /// Where it is to run.
+    origin: Option<Origin>,
 }
 
 /// What waits for the connections of one kind, and who serves it.
@@ -199,27 +202,31 @@ impl Line {
         }
     }
 
-    fn work(&self, source: &mut Source, Job { call, transaction }: Job) {
-        let reply = match source {
-            Source::Own(session) => self.run(session, call, transaction),
+    fn work(&self, source: &mut Source, job: Job) {
+        let call = job.call;
+        let (reply, origin) = match source {
+            Source::Own(session) => self.run(session, job),
             Source::Pool(pool) => match pool.get() {
-                Ok(mut session) => self.run(&mut session, call, transaction),
-                Err(fact) => outcome::judge(fact),
+                Ok(mut session) => self.run(&mut session, job),
+                Err(fact) => (outcome::judge(fact), None),
             },
         };
         self.state().running.remove(&call);
         // Whoever asked may have ended; the transaction has not less happened.
-        let _ = self.replies.send(StoreReply { call, reply });
+        let _ = self.replies.send(StoreReply { call, reply, origin });
     }
 
-    fn run(&self, session: &mut Session, call: CallId, transaction: Transaction) -> Reply<Verdict> {
+    fn run(&self, session: &mut Session, job: Job) -> (Reply<Verdict>, Option<Origin>) {
+        let Job { call, transaction, origin } = job;
+        session.aim(origin);
         if let Err(fact) = session.connect() {
-            return outcome::judge(fact);
+            return (outcome::judge(fact), session.led_to());
         }
         if let Some(slot) = self.state().running.get_mut(&call) {
             *slot = session.cancel_token();
         }
-        session.run(transaction)
+        let reply = session.run(transaction);
+        (reply, session.led_to())
     }
 
     /// Reads what the metrics show, when that is due. A failure shows in the age of what was read before.

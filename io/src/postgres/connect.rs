@@ -2,8 +2,10 @@
 
 use crate::postgres::address::Address;
 use crate::postgres::facts;
+use crate::postgres::statement::fence::origin_of;
 use ::postgres::error::Severity as Said;
 use ::postgres::{Client, Error};
+use orbit_core::store::origin::Origin;
 use orbit_core::store::outcome::{Cause, Fact, FailureKind, Phase, Severity};
 use r2d2::ManageConnection;
 use r2d2_postgres::PostgresConnectionManager;
@@ -96,6 +98,8 @@ pub enum ConnectError {
     TooOld(String),
     #[error("the database's encoding is {0}, and Orbit needs UTF8")]
     Encoding(String),
+    #[error("the server does not say which timeline it writes: its log's file is {0:?}")]
+    Unnamed(String),
 }
 
 impl ConnectError {
@@ -104,7 +108,7 @@ impl ConnectError {
         let kind = match self {
             ConnectError::Postgres(error) => return facts::fact(error, Phase::NotSent),
             ConnectError::Recovery | ConnectError::ReadOnly => FailureKind::Unwritable,
-            ConnectError::TooOld(_) | ConnectError::Encoding(_) => FailureKind::Broken,
+            ConnectError::TooOld(_) | ConnectError::Encoding(_) | ConnectError::Unnamed(_) => FailureKind::Broken,
         };
         let severity = Some(Severity::Error);
         Fact { phase: Phase::NotSent, severity, cause: Cause::Kind(kind), message: self.to_string() }
@@ -150,6 +154,8 @@ pub struct Connector {
 pub struct Opened {
     pub client: Client,
     pub settings: ServerSettings,
+    /// Where it leads. A session that may write stays on the timeline that it found.
+    pub origin: Origin,
     /// Set on the session; what answers without it is another session.
     pub marker: Uuid,
     /// Whether the server warned since this was last cleared.
@@ -176,17 +182,17 @@ impl Connector {
         let marker = uuid::Builder::from_random_bytes(marker).into_uuid();
         if self.pooled {
             client.batch_execute("BEGIN")?;
-            let settings = look(&mut client)?;
+            let (settings, origin) = look(&mut client)?;
             client.batch_execute("COMMIT")?;
-            return Ok(Opened { client, settings, marker, warned, local: Some(self.set_locally(role)) });
+            return Ok(Opened { client, settings, origin, marker, warned, local: Some(self.set_locally(role)) });
         }
         // By SET and not at the start: a pooler refuses the `options` of a start.
         client.batch_execute(&self.set_up(role, marker))?;
         // Not every system can do this one; without it, a backend notices later that its client is gone.
         let _ = client.batch_execute("SET client_connection_check_interval = '1s'");
-        let settings = look(&mut client)?;
+        let (settings, origin) = look(&mut client)?;
         warned.store(false, Ordering::SeqCst);
-        Ok(Opened { client, settings, marker, warned, local: None })
+        Ok(Opened { client, settings, origin, marker, warned, local: None })
     }
 
     /// What can be set for one transaction, and bounds its waits.
@@ -231,12 +237,14 @@ impl Connector {
 }
 
 /// What the server is, and whether it can be written.
-fn look(client: &mut Client) -> Result<ServerSettings, ConnectError> {
+fn look(client: &mut Client) -> Result<(ServerSettings, Origin), ConnectError> {
     let row = client.query_one(
         "SELECT current_setting('server_version_num'), current_setting('server_version'), pg_is_in_recovery(),
                 current_setting('transaction_read_only') = 'on', current_setting('server_encoding'),
                 current_setting('synchronous_commit'), current_setting('fsync'),
-                coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false)",
+                coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false),
+                (SELECT system_identifier FROM pg_control_system()),
+                CASE WHEN pg_is_in_recovery() THEN '' ELSE pg_walfile_name(pg_current_wal_insert_lsn()) END",
         &[],
     )?;
     let version: String = row.get(1);
@@ -254,7 +262,9 @@ fn look(client: &mut Client) -> Result<ServerSettings, ConnectError> {
     if encoding != "UTF8" {
         return Err(ConnectError::Encoding(encoding));
     }
-    Ok(ServerSettings { version, synchronous_commit: row.get(5), fsync: row.get(6), tls: row.get(7) })
+    let file: String = row.get(9);
+    let origin = origin_of(row.get(8), &file).map_err(|_| ConnectError::Unnamed(file))?;
+    Ok((ServerSettings { version, synchronous_commit: row.get(5), fsync: row.get(6), tls: row.get(7) }, origin))
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ pub struct Migration {
 pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, title: "the first tables", sql: include_str!("migrations/0001_first.sql") },
     Migration { version: 2, title: "election by lease", sql: include_str!("migrations/0002_leases.sql") },
+    Migration { version: 3, title: "promotions of a replica", sql: include_str!("migrations/0003_timelines.sql") },
 ];
 
 /// Made before the first version: which one the tables are of.

@@ -4,7 +4,9 @@ use crate::postgres::connect::{Connector, Role};
 use crate::postgres::facts;
 use crate::postgres::figures::{self, DatabaseFigures};
 use crate::postgres::statement::{self, Link, Trouble};
+use orbit_core::mutant::NoMutants;
 use orbit_core::store::executor::{Ask, Executor, Frame};
+use orbit_core::store::origin::Origin;
 use orbit_core::store::outcome::{self, Cause, Fact, FailureKind, Phase, Reply, Severity};
 use orbit_core::store::transaction::{Transaction, Verdict};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,6 +16,10 @@ pub struct Session {
     connector: Connector,
     role: Role,
     link: Option<Link>,
+    /// Where the next transaction is to run; anywhere without it.
+    wanted: Option<Origin>,
+    /// Where the last connection led.
+    led_to: Option<Origin>,
     /// How far the transaction has got that runs or ran last.
     phase: Phase,
 }
@@ -21,22 +27,42 @@ pub struct Session {
 impl Session {
     /// Not connected yet.
     pub fn new(connector: Connector, role: Role) -> Session {
-        Session { connector, role, link: None, phase: Phase::NotSent }
+        Session { connector, role, link: None, wanted: None, led_to: None, phase: Phase::NotSent }
     }
 
     /// With a connection that is there already.
     pub fn with(connector: Connector, role: Role, link: Link) -> Session {
-        Session { connector, role, link: Some(link), phase: Phase::NotSent }
+        let led_to = Some(link.origin);
+        Session { connector, role, link: Some(link), wanted: None, led_to, phase: Phase::NotSent }
+    }
+
+    /// Where the transactions after this are to run: on no other timeline (protocols, 9). A connection that leads
+    /// elsewhere is closed.
+    pub fn aim(&mut self, wanted: Option<Origin>) {
+        self.wanted = wanted;
+    }
+
+    /// Where the connection of the last transaction led, or the one that was refused for that.
+    pub fn led_to(&self) -> Option<Origin> {
+        self.led_to
     }
 
     /// Connects, if it is not connected. May hang for as long as the server does.
     pub fn connect(&mut self) -> Result<(), Fact> {
-        if self.link.as_ref().is_some_and(Link::is_closed) {
+        let wanted = self.wanted;
+        let is_elsewhere = |link: &Link| !link.origin.serves(wanted, &NoMutants);
+        if self.link.as_ref().is_some_and(|link| link.is_closed() || is_elsewhere(link)) {
             self.link = None;
         }
         if self.link.is_none() {
-            let opened = self.connector.open(self.role).map_err(|error| error.fact())?;
-            self.link = Some(Link::new(opened));
+            self.led_to = None;
+            let link = Link::new(self.connector.open(self.role).map_err(|error| error.fact())?);
+            self.led_to = Some(link.origin);
+            if is_elsewhere(&link) {
+                let (severity, cause) = (Some(Severity::Error), Cause::Kind(FailureKind::Reconnect));
+                return Err(Fact { phase: Phase::NotSent, severity, cause, message: link.origin.refusal(wanted) });
+            }
+            self.link = Some(link);
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use crate::driver::backend::{Backend, StoreReply};
 use crate::sqlite::lock::Lock;
 use crate::sqlite::session::{Session, Shared};
 use orbit_core::node::{CallId, Connection as Kind};
+use orbit_core::store::origin::Origin;
 use orbit_core::store::transaction::Transaction;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -77,14 +78,14 @@ fn begin(name: &str, mut session: Session, jobs: Jobs, replies: &UnboundedSender
             let Ok(Job { call, transaction }) = job else { return session };
             let reply = session.run(transaction);
             // Whoever asked may have ended; the transaction has not less happened.
-            let _ = replies.send(StoreReply { call, reply });
+            let _ = replies.send(StoreReply { call, reply, origin: None });
         }
     };
     thread::Builder::new().name(name.into()).spawn(work).expect("the operating system starts a thread")
 }
 
 impl Backend for SqliteBackend {
-    fn run(&self, connection: Kind, call: CallId, transaction: Transaction) {
+    fn run(&self, connection: Kind, call: CallId, transaction: Transaction, _: Option<Origin>) {
         let queues = self.queues.as_ref().expect("the queues are there until this is dropped");
         let queue = match connection {
             Kind::Store => &queues.store,

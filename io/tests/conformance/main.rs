@@ -91,20 +91,20 @@ fn kind_of(transaction: &Transaction) -> Connection {
 
 /// Runs a transaction to its end on a store's own threads.
 fn run_on(attached: &mut Attached<impl Backend>, transaction: Transaction) -> Reply<Verdict> {
-    attached.backend.run(kind_of(&transaction), CallId(1), transaction);
+    attached.backend.run(kind_of(&transaction), CallId(1), transaction, None);
     attached.replies.blocking_recv().expect("an answer").reply
 }
 
-/// The clocks of the two differ; what they show is not compared.
+/// The clocks of the two differ, and what they are called; what they show is not compared.
 fn without_clock(reply: Reply<Verdict>) -> Reply<Verdict> {
     match reply {
         Reply::Done(Verdict::Check(mut row)) => {
-            row.clock = ClusterMs(0);
+            (row.clock, row.origin, row.raised_on) = (ClusterMs(0), None, None);
             elected(&mut row.election);
             Reply::Done(Verdict::Check(row))
         }
         Reply::Done(Verdict::Campaign(CampaignVerdict::Won { term, cluster_id, mut before })) => {
-            before.clock = ClusterMs(0);
+            (before.clock, before.origin, before.raised_on) = (ClusterMs(0), None, None);
             elected(&mut before.election);
             Reply::Done(Verdict::Campaign(CampaignVerdict::Won { term, cluster_id, before }))
         }

@@ -74,6 +74,7 @@ pub fn events() -> Vec<Event> {
                 worker_id: "w".into(),
                 worker_session: SessionId(Uuid::nil()),
                 deadline_ms: full.then_some(time),
+                redelivery: full,
             },
             Event::StepSucceeded { step: step(), attempt: 1, output: json_of(json!(1)), token: full.then(token) },
             Event::StepAttemptFailed { step: step(), attempt: 1, error: failure(), token: full.then(token) },

@@ -5,7 +5,7 @@ use orbit_core::id::Term;
 use orbit_core::node::Connection;
 use orbit_core::store::append::{Append, GroupOutcome, Status, TaskChange};
 use orbit_core::store::outcome::Reply;
-use orbit_core::store::transaction::{Transaction, Verdict};
+use orbit_core::store::transaction::{SCHEMA_VERSION, Transaction, Verdict};
 use orbit_io::sqlite::{Durability, OpenError, PeekError, SqliteStore, Synchronous, peek};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -133,12 +133,13 @@ fn an_empty_file_becomes_a_database() {
 fn a_newer_database_is_refused_and_left_as_it_is() {
     let (folder, path) = Running::fresh().close();
     let newer = rusqlite::Connection::open(&path).unwrap();
-    newer.execute_batch("UPDATE schema_version SET version = 7; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    newer.execute_batch("UPDATE schema_version SET version = 77; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
     drop(newer);
     let before = fs::read(&path).unwrap();
     let message = refuse(&path);
-    assert!(message.contains("tables of version 7, and this Orbit knows version 1"), "{message}");
-    assert!(matches!(peek(&path), Err(PeekError::NewerSchema { found: 7, .. })));
+    let says = format!("tables of version 77, and this Orbit knows version {SCHEMA_VERSION}");
+    assert!(message.contains(&says), "{message}");
+    assert!(matches!(peek(&path), Err(PeekError::NewerSchema { found: 77, .. })));
     assert_eq!(fs::read(&path).unwrap(), before);
     drop(folder);
 }

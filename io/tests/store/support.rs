@@ -51,7 +51,7 @@ impl Running {
     /// Sends a transaction without waiting for its reply.
     pub fn send(&mut self, connection: Connection, transaction: Transaction) -> CallId {
         self.calls += 1;
-        self.attached.backend.run(connection, CallId(self.calls), transaction);
+        self.attached.backend.run(connection, CallId(self.calls), transaction, None);
         CallId(self.calls)
     }
 

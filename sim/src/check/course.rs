@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const CHECK: &str = "course";
 
 /// See the module's documentation.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Course {
     /// Why it winds down.
     cause: Option<Cause>,
@@ -30,7 +30,7 @@ pub struct Course {
 }
 
 /// Why an execution winds down.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Cause {
     Failed(TaskError),
     Cancelled,
@@ -50,7 +50,7 @@ impl Cause {
 }
 
 /// How a unit ended.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Ending {
     Well,
     Failed(TaskError),
@@ -58,14 +58,14 @@ enum Ending {
 }
 
 /// A `for` step that has its list.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Fan {
     items: usize,
     under_way: BTreeSet<u32>,
     done: usize,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Undoing {
     units: Vec<UnitKey>,
     /// How many of them have begun.

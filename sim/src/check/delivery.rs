@@ -11,15 +11,33 @@ use std::collections::BTreeSet;
 const CHECK: &str = "delivery";
 
 /// See the module's documentation.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct DeliveryCheck {
     /// Attempts of which a delivery was put on the wire.
     sent: BTreeSet<(ExecutionId, Run, StepId, u32)>,
     /// Tokens that stood in an answer, whether or not it was put on the wire.
     answered: BTreeSet<Token>,
+    /// Attempts that waited, or were out, when a replica was promoted: they are offered as repeats (protocols, 10).
+    doubtful: BTreeSet<(ExecutionId, Run, StepId, u32)>,
 }
 
 impl DeliveryCheck {
+    /// A replica was promoted that has these histories. What was handed out before is handed out again, and says so, where
+    /// the replica knows of the attempt; of one that it does not know, nobody could say it.
+    pub fn over_promotion(&mut self, before: &DeliveryCheck, histories: &HistoryCheck) {
+        let knows = |(id, run, step, attempt): &(ExecutionId, Run, StepId, u32)| {
+            let tracked = histories.runs(id).and_then(|runs| runs.get(*run));
+            tracked.is_some_and(|t| t.scheduled.get(step.as_str()).is_some_and(|given| given.attempt >= *attempt))
+        };
+        self.sent = before.sent.iter().filter(|attempt| knows(attempt)).cloned().collect();
+        self.answered.clone_from(&before.answered);
+        for (id, tracked) in histories.all() {
+            for (unit, given) in &tracked.scheduled {
+                self.doubtful.insert((id.clone(), tracked.run, StepId::new(unit.as_str()), given.attempt));
+            }
+        }
+    }
+
     pub fn on_answer(&mut self, answer: &Answer<'_>, histories: &HistoryCheck, marks: &mut Coverage) -> Checked {
         match (&*answer.exchange.request, &answer.response.reply) {
             (Request::Poll(poll), Reply::Polled(polled)) => {
@@ -83,7 +101,15 @@ impl DeliveryCheck {
             task.execution_id
         );
         let earlier = again || tracked.deliveries(task.step_id.as_str(), task.attempt) > 1;
-        ensure!(earlier || !task.redelivery, CHECK, "{token} says that it is a repeat, and nothing came before it");
+        let doubtful = self.doubtful.contains(&attempt);
+        if task.redelivery && !earlier && doubtful {
+            marks.hit(Mark::RepeatOfQueued);
+        }
+        ensure!(
+            earlier || doubtful || !task.redelivery,
+            CHECK,
+            "{token} says that it is a repeat, and nothing came before it"
+        );
         if again {
             marks.hit(Mark::TokenAnsweredAgain);
         }

@@ -35,7 +35,7 @@ pub struct Bounds {
 }
 
 /// See the module's documentation.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct FamilyCheck {
     bounds: Bounds,
     kin: BTreeMap<ExecutionId, Kin>,
@@ -44,7 +44,7 @@ pub struct FamilyCheck {
 }
 
 /// What is known of one execution.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Kin {
     definition: Arc<Definition>,
     parent: Option<Parent>,
@@ -88,7 +88,7 @@ enum Asked {
 }
 
 /// What a group says of families: each child that begins or ends in it, and each that a parent speaks of.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Told<'e> {
     born: BTreeMap<&'e ExecutionId, &'e Event>,
     ended: BTreeMap<&'e ExecutionId, &'e Event>,

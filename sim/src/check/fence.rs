@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 const CHECK: &str = "fence";
 
 /// See the module's documentation.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct FenceCheck {
     writers: BTreeMap<Term, Incarnation>,
     newest: Term,

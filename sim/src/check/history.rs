@@ -25,7 +25,7 @@ const CHECK: &str = "history";
 const EARLY_MS: i64 = 3;
 
 /// What is known of every execution.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct HistoryCheck {
     executions: BTreeMap<ExecutionId, Runs>,
     /// Whose each idempotency key is.
@@ -33,7 +33,7 @@ pub struct HistoryCheck {
 }
 
 /// What is known of one run of an execution.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Tracked {
     pub definition: Arc<Definition>,
     pub run: Run,

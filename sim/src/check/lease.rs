@@ -12,7 +12,7 @@ use std::time::Duration;
 const CHECK: &str = "lease";
 
 /// See the module's documentation. Without a time to live nobody is elected by lease, and nobody asks for one.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct LeaseCheck {
     ttl: Option<Duration>,
     held: Option<Held>,

@@ -52,8 +52,8 @@ use crate::world::network::Exchange;
 use orbit_core::api::Response;
 use std::time::Duration;
 
-/// All checks of a run.
-#[derive(Debug, Default)]
+/// All checks of a run: on each timeline of the database its own.
+#[derive(Clone, Debug, Default)]
 pub struct Checks {
     pub fence: fence::FenceCheck,
     pub lease: lease::LeaseCheck,

@@ -10,7 +10,7 @@ const WAKES_AT_ONCE: u32 = 1_000;
 const FAILURES_IN_A_SECOND: u32 = 200;
 
 /// See the module's documentation.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct PaceCheck {
     woken: (Time, u32),
     failing: (u64, u32),

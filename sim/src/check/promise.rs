@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 const CHECK: &str = "promise";
 
 /// See the module's documentation.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct PromiseCheck {
     /// Executions that somebody was told to have created.
     created: BTreeSet<ExecutionId>,

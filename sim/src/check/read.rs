@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 const CHECK: &str = "read";
 
 /// See the module's documentation.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ReadCheck {
     /// The newest event of each execution that somebody was told of.
     shown: BTreeMap<ExecutionId, Position>,

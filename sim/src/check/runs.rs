@@ -32,7 +32,7 @@ impl fmt::Display for Position {
 }
 
 /// See the module's documentation.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Runs(Vec<Tracked>);
 
 impl Runs {

@@ -26,13 +26,13 @@ const CHECK: &str = "signal";
 const RACE_MS: i64 = 250;
 
 /// See the module's documentation.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct SignalCheck {
     executions: BTreeMap<ExecutionId, Inbox>,
 }
 
 /// What an execution was sent.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Inbox {
     /// The run that is looked at, and how many events of it were.
     run: Run,
@@ -51,7 +51,7 @@ struct Inbox {
 }
 
 /// What nothing has taken.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Waiting {
     name: SignalName,
     payload: Json,

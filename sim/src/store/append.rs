@@ -103,7 +103,7 @@ fn write(tables: &mut Tables, group: &Group) {
     for change in &group.tasks {
         match change {
             TaskChange::Insert(row) => {
-                let entry = TaskEntry { row: row.clone(), state: TaskState::Queued, claim: None };
+                let entry = TaskEntry { row: row.clone(), state: TaskState::Queued, claim: None, repeat: false };
                 let before = tables.tasks.insert(row.task.clone(), entry);
                 assert!(before.is_none(), "the task row {} is inserted once", row.task);
             }

@@ -54,6 +54,7 @@ pub fn moved(row: &ClusterRow, to: &MoveFence) -> Option<ClusterRow> {
         mode: to.mode.as_str().into(),
         election: LEASE.into(),
         holder: to.holder.clone(),
+        timeline: to.timeline,
         ..row.clone()
     })
 }

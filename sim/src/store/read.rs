@@ -19,6 +19,9 @@ pub fn fence(tables: &Tables, clock: ClusterMs) -> FenceRow {
         election: row.election.clone(),
         fence: row.fence,
         holder: row.holder.clone(),
+        // One place; a database of several says which it is.
+        origin: None,
+        raised_on: row.timeline,
         clock,
     }
 }

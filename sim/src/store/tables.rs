@@ -21,6 +21,8 @@ pub struct ClusterRow {
     pub election: String,
     pub fence: Fence,
     pub holder: Option<Holder>,
+    /// Of the log, when the fence was raised last.
+    pub timeline: Option<u32>,
 }
 
 /// A row of `workflow_executions`.
@@ -48,6 +50,8 @@ pub struct TaskEntry {
     pub state: TaskState,
     /// Who claimed it, and in which call; none while queued.
     pub claim: Option<(Incarnation, CallKey)>,
+    /// It was there when a replica was promoted.
+    pub repeat: bool,
 }
 
 /// A row of `workflow_definitions`.
@@ -84,6 +88,7 @@ impl Tables {
                 election: LOCK.into(),
                 fence: Fence { term: Term(0), incarnation: Incarnation(Uuid::nil()) },
                 holder: None,
+                timeline: None,
             },
             lease: LeaseRow::new(),
             owners: BTreeMap::new(),

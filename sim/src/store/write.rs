@@ -22,6 +22,7 @@ pub fn raise_fence(tables: &mut Tables, statement: RaiseFence, commit: &mut Comm
     tables.cluster.mode = statement.mode.as_str().into();
     tables.cluster.election = LOCK.into();
     tables.cluster.holder = Some(statement.holder);
+    tables.cluster.timeline = statement.timeline;
     commit.changes.push(Change::FenceRaised { before, after });
     Some(after.term)
 }
@@ -29,6 +30,7 @@ pub fn raise_fence(tables: &mut Tables, statement: RaiseFence, commit: &mut Comm
 pub fn requeue_claims(tables: &mut Tables, statement: RequeueClaims, commit: &mut Commit) -> u64 {
     let mut moved = 0;
     for entry in tables.tasks.values_mut() {
+        entry.repeat |= statement.promoted;
         if entry.claim.is_some_and(|(claimer, _)| claimer != statement.incarnation) {
             entry.state = TaskState::Queued;
             entry.claim = None;
@@ -111,6 +113,7 @@ pub fn claim_tasks(tables: &mut Tables, statement: ClaimTasks, commit: &mut Comm
                 task_name: row.task_name.clone(),
                 contract_version: row.contract_version.clone(),
                 token: *token,
+                repeat: entry.repeat,
             });
             entry.state = TaskState::Claimed { token: *token };
             entry.claim = Some((fence.incarnation, key));
@@ -130,7 +133,8 @@ fn claimed_under(tables: &Tables, statement: &ClaimTasks) -> Vec<ClaimedTask> {
         .filter_map(|token| {
             let state = TaskState::Claimed { token: *token };
             let found = |e: &&super::TaskEntry| e.state == state && e.claim.is_some_and(|(_, k)| k == statement.key);
-            let row = &tables.tasks.values().find(found)?.row;
+            let entry = tables.tasks.values().find(found)?;
+            let row = &entry.row;
             Some(ClaimedTask {
                 task: row.task.clone(),
                 execution: row.execution.clone(),
@@ -139,6 +143,7 @@ fn claimed_under(tables: &Tables, statement: &ClaimTasks) -> Vec<ClaimedTask> {
                 task_name: row.task_name.clone(),
                 contract_version: row.contract_version.clone(),
                 token: *token,
+                repeat: entry.repeat,
             })
         })
         .collect()

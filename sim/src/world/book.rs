@@ -1,5 +1,6 @@
 //! What the world's clients and workers asked for, said and were told: what the checks hold the server to.
 
+use crate::check::history::HistoryCheck;
 use crate::check::runs::Position;
 use orbit_core::api::Request;
 use orbit_core::api::request::{Message, Start, TaskOutcome};
@@ -171,6 +172,18 @@ impl Book {
                 self.anonymous_acknowledged.insert(id.clone());
             }
             Some(id) => self.starts.get_mut(id).expect("it was asked for").acknowledged = true,
+        }
+    }
+
+    /// A promotion has lost what is not there any more: nobody is owed it.
+    pub fn forget_lost(&mut self, is_there: impl Fn(&ExecutionId) -> bool, histories: &HistoryCheck) {
+        for (id, record) in &mut self.starts {
+            record.acknowledged &= is_there(id);
+        }
+        self.anonymous_acknowledged.retain(|id| is_there(id));
+        for record in self.messages.values_mut() {
+            let runs = histories.runs(&record.execution);
+            record.told = record.told.filter(|position| runs.is_some_and(|runs| *position <= runs.last()));
         }
     }
 

@@ -298,6 +298,7 @@ impl World {
         {
             let number = self.book.documents().iter().position(|d| *d == **document).expect("one of ours");
             self.deployed.insert(number);
+            self.forget_lost_documents();
         }
         if !again || enough {
             self.clients[index].doing = None;

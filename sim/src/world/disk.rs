@@ -14,6 +14,7 @@ use crate::store::{Change, Commit};
 use orbit_core::id::GroupId;
 use orbit_core::node::{CallId, Connection};
 use orbit_core::store::append::{Fence, GroupOutcome, Rejection};
+use orbit_core::store::origin::Origin;
 use orbit_core::store::outcome::{self, Cause, Fact, FailureKind, Phase, Reply, Severity};
 use orbit_core::store::transaction::{CampaignVerdict, Transaction, Verdict};
 use serde::Serialize;
@@ -95,14 +96,21 @@ impl World {
     }
 
     /// A node sends a call.
-    pub(super) fn call(&mut self, pid: Pid, id: CallId, connection: Connection, transaction: Transaction) {
+    pub(super) fn call(
+        &mut self,
+        pid: Pid,
+        id: CallId,
+        connection: Connection,
+        transaction: Transaction,
+        origin: Option<Origin>,
+    ) {
         let on_postgres = self.postgres.is_some();
         let calls = &mut self.process(pid).calls;
         let call = Call { connection, transaction: transaction.clone(), stage: Stage::Waiting };
         let known = calls.under_way.insert(id, call).is_some();
         assert!(!known, "every sending has a new call id");
         if on_postgres {
-            return self.enqueue(pid, id, connection, transaction);
+            return self.enqueue(pid, id, connection, transaction, origin);
         }
         if connection == Connection::Requests {
             self.take_up(pid, id);
@@ -204,7 +212,7 @@ impl World {
         if let Some(next) = next {
             self.take_up(pid, next);
         }
-        self.give(pid, orbit_core::node::Input::Store { call: id, reply });
+        self.give(pid, orbit_core::node::Input::Store { call: id, reply, origin: None });
     }
 
     fn execute(&mut self, pid: Pid, transaction: &Transaction, changed: &mut bool) -> Reply<Verdict> {

@@ -31,6 +31,10 @@ pub enum Event {
     DatabaseUp,
     /// A scenario wants this to happen to a server, which has come to the moment for it.
     Strikes(Pid, Strike),
+    /// The replica that lags is promoted.
+    Promotes,
+    /// The primary of before a promotion, of this timeline, is no more.
+    OldPrimaryEnds(u32),
     /// The world looks for new troubles.
     Tick,
     /// The chaos is over.

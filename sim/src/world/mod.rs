@@ -206,6 +206,8 @@ impl World {
             Event::WritesAgain => self.database().engine.set_writable(crate::postgres::Writable::Yes),
             Event::DatabaseUp => self.database_up(),
             Event::Strikes(pid, strike) => self.strikes_at_moment(pid, &strike),
+            Event::Promotes => self.promote(),
+            Event::OldPrimaryEnds(timeline) => self.old_primary_ends(timeline),
             Event::Tick => self.tick(),
             Event::Heal => self.heal(),
             Event::Look => self.look(),
@@ -303,6 +305,7 @@ fn database(plan: &Plan, planted: Planted, cluster_id: ClusterId) -> Database {
         replica_us: d.replica_us,
     };
     let mut engine = orbit::database(cluster_id, pace, Dice::new(plan.seed, Stream::Backends));
+    engine.domain.by_number = planted.0 == Some(Mutant::NumberWithoutIncarnation);
     engine.domain.fence_lock = match planted.0 {
         Some(Mutant::FenceKeyShared) => orbit::FenceLock::KeyShare,
         Some(Mutant::FenceUnlocked) => orbit::FenceLock::Plain,

@@ -155,6 +155,9 @@ impl World {
         if let Some(ms) = self.strikes(FaultKind::SessionFrozen, plan.session_frozen) {
             self.freeze_session(ms);
         }
+        if let Some(ms) = self.strikes(FaultKind::Promotion, plan.promotion) {
+            self.strike_promotion(ms);
+        }
         if let Some(ms) = self.strikes(FaultKind::DatabaseRestart, plan.restart) {
             self.restart_database(false, ms);
         }

@@ -198,7 +198,11 @@ impl World {
             session_timeout: Duration::from_millis(self.plan.server.session_timeout_ms),
             now: self.now,
         };
-        let checked = self.checks.on_answer(&answer, &mut self.book, &mut self.marks);
+        // Who works with what a promotion has left behind says what is lost, all of it.
+        let checked = match self.is_behind(pid) {
+            true => Ok(()),
+            false => self.checks.on_answer(&answer, &mut self.book, &mut self.marks),
+        };
         match (&response.reply, answer.reads) {
             (Reply::Execution(_), true) => self.marks.hit(Mark::ReadOnStandby),
             (Reply::Error(error), _) if error.code == ErrorCode::NotLeader => self.marks.hit(Mark::SentToLeader),

@@ -6,6 +6,7 @@
 
 mod faults;
 mod lanes;
+mod promotion;
 
 use super::World;
 use super::clock::Time;
@@ -22,10 +23,12 @@ use crate::rng::Ratio;
 use crate::store::{Change, Commit, ModelStore};
 use orbit_core::node::{CallId, Connection};
 use orbit_core::store::executor::{Executor, Frame};
+use orbit_core::store::origin::Origin;
 use orbit_core::store::outcome::{Phase, Reply};
 use orbit_core::store::statement::Rows;
 use orbit_core::store::transaction::{Transaction, Verdict};
 use orbit_core::time::ClusterMs;
+use promotion::{OldPrimary, Replica};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -38,6 +41,10 @@ pub struct LinkId(u64);
 #[derive(Debug)]
 pub struct Database {
     pub engine: Engine<Orbit>,
+    /// A replica that is about to be promoted.
+    replica: Option<Box<Replica>>,
+    /// The primary of before the last promotion, while it answers.
+    old: Option<Box<OldPrimary>>,
     links: BTreeMap<LinkId, Link>,
     of_session: BTreeMap<SessionId, LinkId>,
     last_link: u64,
@@ -54,6 +61,8 @@ struct Link {
     pid: Pid,
     connection: Connection,
     session: Option<SessionId>,
+    /// Where it leads, once it does.
+    timeline: u32,
     /// Nothing more comes back on it.
     cut: bool,
     /// Messages arrive in the order in which they were sent, in both directions.
@@ -73,7 +82,7 @@ pub enum Message {
 /// Something that reaches a server process.
 #[derive(Clone, Debug, Serialize)]
 pub enum Heard {
-    Connected,
+    Connected(Origin),
     Refused(SqlError),
     Rows(Rows),
     Done,
@@ -84,19 +93,34 @@ pub enum Heard {
 #[derive(Debug, Default)]
 pub struct Lanes {
     lanes: BTreeMap<(Connection, u8), Lane>,
-    queues: BTreeMap<Connection, VecDeque<(CallId, Transaction)>>,
+    queues: BTreeMap<Connection, VecDeque<Waiting>>,
 }
 
 #[derive(Debug, Default)]
 struct Lane {
     link: Option<LinkId>,
+    /// Where the connection leads, once it is open.
+    leads_to: Option<Origin>,
     current: Option<Current>,
+}
+
+/// A call that waits for a connection.
+#[derive(Debug)]
+struct Waiting {
+    call: CallId,
+    transaction: Transaction,
+    origin: Option<Origin>,
+    knew: u32,
 }
 
 /// A call under way.
 #[derive(Debug)]
 struct Current {
     call: CallId,
+    /// Where it is to run.
+    origin: Option<Origin>,
+    /// The newest timeline that the server had heard of when it sent the call.
+    knew: u32,
     executor: Executor,
     name: &'static str,
     frame: Frame,
@@ -110,6 +134,29 @@ struct Current {
 }
 
 impl Database {
+    /// The server that writes this timeline, if it is there.
+    fn engine_of(&mut self, timeline: u32) -> Option<&mut Engine<Orbit>> {
+        if self.engine.domain.origin.timeline == timeline {
+            return Some(&mut self.engine);
+        }
+        let old = self.old.as_mut().map(|old| &mut old.engine);
+        old.filter(|engine| engine.domain.origin.timeline == timeline)
+    }
+
+    /// Every server that is there.
+    fn engines(&mut self) -> impl Iterator<Item = &mut Engine<Orbit>> {
+        std::iter::once(&mut self.engine).chain(self.old.as_mut().map(|old| &mut old.engine))
+    }
+
+    /// What is committed on this timeline; none where nobody writes it any more.
+    fn store_of(&self, timeline: u32) -> Option<&ModelStore> {
+        if self.engine.domain.origin.timeline == timeline {
+            return Some(self.store());
+        }
+        let old = self.old.as_ref().map(|old| &old.engine.domain);
+        old.filter(|domain| domain.origin.timeline == timeline).map(|domain| &domain.store)
+    }
+
     /// What is committed.
     pub fn store(&self) -> &ModelStore {
         &self.engine.domain.store
@@ -118,6 +165,8 @@ impl Database {
     pub fn new(engine: Engine<Orbit>) -> Database {
         Database {
             engine: engine.by_hand(),
+            replica: None,
+            old: None,
             links: BTreeMap::new(),
             of_session: BTreeMap::new(),
             last_link: 0,
@@ -212,28 +261,39 @@ impl World {
     /// Brings the model to this moment.
     fn catch_up(&mut self) {
         let (now, clock) = (self.now, self.host.read(self.now));
-        let database = self.database();
-        database.engine.advance(now.0);
-        database.engine.set_clock_ms(clock.0);
+        for engine in self.database().engines() {
+            engine.advance(now.0);
+            engine.set_clock_ms(clock.0);
+        }
     }
 
     fn arrives_there(&mut self, id: LinkId, message: Message) {
         let now = self.now;
         let plan = self.plan.clone();
+        let back = matches!(message, Message::Connect) && self.is_led_back();
         let database = self.database();
         let Some(link) = database.links.get_mut(&id) else { return };
+        let (connection, timeline, session) = (link.connection, link.timeline, link.session);
         match message {
             Message::Connect => {
+                let last = database.engines().map(|engine| engine.last_session()).max().unwrap_or_default();
+                let engine = match database.old.as_mut().filter(|_| back) {
+                    Some(old) => &mut old.engine,
+                    None => &mut database.engine,
+                };
+                engine.number_after(last);
                 let connected = if now < database.refuses_until {
                     Err(SqlError::fatal(Code::TooManyConnections))
                 } else {
-                    database.engine.connect(settings(link.connection, &plan))
+                    engine.connect(settings(connection, &plan))
                 };
+                let origin = engine.domain.origin;
                 match connected {
                     Ok(session) => {
-                        link.session = Some(session);
+                        let link = database.links.get_mut(&id).expect("looked up above");
+                        (link.session, link.timeline) = (Some(session), origin.timeline);
                         database.of_session.insert(session, id);
-                        self.send_back(id, Heard::Connected);
+                        self.send_back(id, Heard::Connected(origin));
                     }
                     Err(error) => {
                         self.marks.hit(Mark::ConnectionRefused);
@@ -242,18 +302,18 @@ impl World {
                 }
             }
             Message::Command(command, name) => {
-                let session = link.session.expect("commands follow the connection");
-                if !database.engine.lives(session) || !database.engine.has_client(session) {
+                let session = session.expect("commands follow the connection");
+                let engine = database.engine_of(timeline);
+                let Some(engine) = engine.filter(|engine| engine.lives(session) && engine.has_client(session)) else {
                     return self.send_back(id, Heard::Error(SqlError::CLOSED));
-                }
+                };
+                engine.start(session, *command);
                 database.runs.insert(session, name);
-                database.engine.start(session, *command);
             }
             Message::Gone => {
-                let session = link.session;
                 database.links.remove(&id);
-                if let Some(session) = session {
-                    database.engine.vanish(session);
+                if let (Some(session), Some(engine)) = (session, database.engine_of(timeline)) {
+                    engine.vanish(session);
                 }
             }
         }
@@ -263,11 +323,12 @@ impl World {
     fn settle(&mut self) {
         loop {
             self.take_commits();
-            if self.failure.is_some() || !self.database().engine.step() {
+            if self.failure.is_some() || !self.database().engines().any(Engine::step) {
                 break;
             }
         }
-        for (session, outcome) in self.database().engine.take_answers() {
+        let answers: Vec<_> = self.database().engines().flat_map(Engine::take_answers).collect();
+        for (session, outcome) in answers {
             let Some(id) = self.database().of_session.get(&session).copied() else { continue };
             let heard = match outcome {
                 Ok(Answer::Began | Answer::Committed | Answer::RolledBack | Answer::Set) => Heard::Done,
@@ -290,7 +351,8 @@ impl World {
     fn look_again(&mut self) {
         let now = self.now;
         let database = self.database();
-        let Some(at) = database.engine.next_timer().map(|at| Time(at).max(now)) else { return };
+        let next = database.engines().filter_map(|engine| engine.next_timer()).min();
+        let Some(at) = next.map(|at| Time(at).max(now)) else { return };
         if database.looked_for.is_none_or(|planned| at < planned) {
             database.looked_for = Some(at);
             self.at(at, Event::Database(None));
@@ -298,50 +360,64 @@ impl World {
     }
 
     fn take_commits(&mut self) {
-        for Done { session, changes } in std::mem::take(&mut self.database().engine.domain.done) {
-            let clock = self.host.read(self.now);
-            let database = self.database();
-            database.engine.domain.store.set_clock(ClusterMs(clock.0));
-            let zombie = !database.engine.has_client(session);
-            let ended = !database.engine.lives(session);
-            let name = database.runs.get(&session).copied().unwrap_or("unknown");
-            let id = database.of_session.get(&session).copied();
-            let link = id.and_then(|id| database.links.get(&id));
-            let (pid, open) = (link.map(|l| l.pid), link.is_some_and(|l| !l.cut));
-            let pid = pid.filter(|pid| self.processes.contains_key(pid));
-            let commit = Commit { transaction: name, changes };
-            self.trace.record(self.now, "commit", &(session, pid, &commit));
-            if ended && open {
-                self.marks.hit(Mark::CommittedFatal);
-            } else if zombie {
-                self.marks.hit(Mark::LateCommit);
-            }
-            self.mark_commit_on_postgres(&commit, zombie);
-            if let Some(process) = pid.and_then(|pid| self.processes.get_mut(&pid)) {
-                for change in &commit.changes {
-                    if let Change::FenceRaised { after, .. } = change {
-                        process.fence = Some(*after);
-                    }
+        let mut all = Vec::new();
+        for engine in self.database().engines() {
+            let timeline = engine.domain.origin.timeline;
+            all.extend(std::mem::take(&mut engine.domain.done).into_iter().map(|done| (timeline, done)));
+        }
+        for (timeline, done) in all {
+            self.looked_at(done, Some(timeline));
+        }
+    }
+
+    /// A commit is looked at by the checks of its timeline; without one, a replica has brought it along.
+    fn looked_at(&mut self, Done { session, changes }: Done, timeline: Option<u32>) {
+        let clock = self.host.read(self.now);
+        let newest = self.timeline();
+        let database = self.database();
+        let Some(engine) = database.engine_of(timeline.unwrap_or(newest)) else { return };
+        engine.domain.store.set_clock(ClusterMs(clock.0));
+        let zombie = !engine.has_client(session);
+        let ended = !engine.lives(session);
+        let name = database.runs.get(&session).copied().unwrap_or("unknown");
+        let id = database.of_session.get(&session).copied().filter(|_| timeline.is_some());
+        let link = id.and_then(|id| database.links.get(&id));
+        let (pid, open) = (link.map(|l| l.pid), link.is_some_and(|l| !l.cut));
+        let pid = pid.filter(|pid| self.processes.contains_key(pid));
+        let commit = Commit { transaction: name, changes };
+        self.trace.record(self.now, "commit", &(session, pid, timeline, &commit));
+        let lost = timeline.is_some_and(|timeline| timeline < newest);
+        if lost {
+            self.marks.hit(Mark::OldPrimaryWrote);
+        } else if ended && open {
+            self.marks.hit(Mark::CommittedFatal);
+        } else if zombie {
+            self.marks.hit(Mark::LateCommit);
+        }
+        self.mark_commit_on_postgres(&commit, zombie || lost);
+        if let Some(process) = pid.and_then(|pid| self.processes.get_mut(&pid)) {
+            for change in &commit.changes {
+                if let Change::FenceRaised { after, .. } = change {
+                    process.fence = Some(*after);
                 }
             }
-            let postgres = self.postgres.as_deref().expect("a world with PostgreSQL");
-            let committed = Committed {
-                commit: &commit,
-                store: postgres.store(),
-                book: &self.book,
-                steady_clock: self.steady_clock,
-            };
-            let checked = self.checks.on_commit(&committed, &mut self.marks);
-            self.holds(checked);
-            if let Some(pid) = pid.filter(|_| name == "append") {
-                self.moment(pid, Moment::AppendCommitted);
-            }
-            if let Some(pid) = pid
-                && self.crashes_after_commit(true)
-            {
-                self.marks.hit(Mark::CrashAfterCommit);
-                self.crash(pid);
-            }
+        }
+        let World { postgres, checks, book, steady_clock, marks, .. } = self;
+        let database = postgres.as_deref_mut().expect("a world with PostgreSQL");
+        let (store, checks) = match database.old.as_mut().filter(|_| lost) {
+            Some(old) => (&old.engine.domain.store, &mut old.checks),
+            None => (&database.engine.domain.store, checks),
+        };
+        let checked = checks.on_commit(&Committed { commit: &commit, store, book, steady_clock: *steady_clock }, marks);
+        self.holds(checked);
+        if let Some(pid) = pid.filter(|_| name == "append") {
+            self.moment(pid, Moment::AppendCommitted);
+        }
+        if let Some(pid) = pid
+            && self.crashes_after_commit(true)
+        {
+            self.marks.hit(Mark::CrashAfterCommit);
+            self.crash(pid);
         }
     }
 

@@ -58,6 +58,8 @@ pub struct Process {
     deposed: bool,
     /// What its checks were told.
     pub fresh: validity::Fresh,
+    /// The newest timeline of the database that it was told of.
+    pub timeline: u32,
 }
 
 impl World {
@@ -139,6 +141,7 @@ impl World {
             leads: false,
             deposed: false,
             fresh: validity::Fresh::default(),
+            timeline: 0,
         };
         self.processes.insert(pid, process);
         self.trace.record(self.now, "start", &pid);
@@ -258,7 +261,7 @@ impl World {
     fn perform(&mut self, pid: Pid, effect: Effect) {
         self.trace.record(self.now, "effect", &(pid, &effect));
         match effect {
-            Effect::Store { call, connection, transaction } => {
+            Effect::Store { call, connection, transaction, origin } => {
                 if let Transaction::FreeLease(fence) = &transaction {
                     let checked = LeaseCheck::on_giving_back(self.process(pid).calls.appends_under(*fence));
                     self.holds(checked);
@@ -268,7 +271,7 @@ impl World {
                 if matches!(transaction, Transaction::Append(..)) {
                     self.moment(pid, Moment::AppendSent);
                 }
-                self.call(pid, call, connection, transaction);
+                self.call(pid, call, connection, transaction, origin);
             }
             Effect::WriteOff { call, connection } if self.postgres.is_some() => self.write_off(pid, call, connection),
             // The model of SQLite hangs nowhere for ever, and its late replies are dropped by the node.
@@ -286,6 +289,8 @@ impl World {
             LogEvent::Leading { .. } => self.moment(pid, Moment::Leading),
             LogEvent::Stopping => self.moment(pid, Moment::Stopping),
             LogEvent::Unservable { .. } => self.process(pid).unservable = true,
+            LogEvent::Promoted { .. } => self.marks.hit(Mark::PromotionNoticed),
+            LogEvent::LedAstray { .. } => self.marks.hit(Mark::LedAstray),
             LogEvent::Elected { term, .. } => {
                 if term.0 > 1 {
                     self.marks.hit(Mark::Failover);

@@ -303,11 +303,15 @@ impl World {
                 self.stop_working(index, &cancels.cancel);
             }
         } else if worker.reporting.as_ref().is_some_and(|(r, _)| *r == id) {
-            worker.reporting = None;
+            let tokens = worker.reporting.take().map(|(_, tokens)| tokens).unwrap_or_default();
             if let Heard::Response(response) = heard {
                 match response.reply {
                     Reply::Reported(outcomes) => self.reported(index, &outcomes),
                     Reply::ReportedOne(outcome) => self.reported(index, &[outcome]),
+                    // The database has lost the delivery.
+                    Reply::Error(error) if error.code == ErrorCode::UnknownToken => {
+                        self.workers[index].done.retain(|token, _| !tokens.contains(token));
+                    }
                     _ => {}
                 }
             }

@@ -22,7 +22,7 @@ const KINDS: &[Kind] = &[
     (
         "StepDispatched",
         "An attempt was handed to a worker.",
-        &["step", "attempt", "token", "worker_id", "worker_session", "deadline_ms?"],
+        &["step", "attempt", "token", "worker_id", "worker_session", "deadline_ms?", "redelivery?"],
     ),
     ("StepSucceeded", "The step has its output.", &["step", "attempt", "output", "token?"]),
     ("StepAttemptFailed", "An attempt failed.", &["step", "attempt", "error", "token?"]),

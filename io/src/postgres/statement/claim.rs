@@ -15,7 +15,7 @@ use uuid::Uuid;
 /// Rows are updated as conflicts of an insert, which finds a locked row by its key under every plan.
 const CLAIM: &str = "
 WITH RECURSIVE f AS MATERIALIZED (SELECT term, incarnation FROM orbit_cluster WHERE id = 1 FOR SHARE),
-before AS MATERIALIZED (SELECT task_id, execution_id, unit, attempt, token, task_name, contract_version
+before AS MATERIALIZED (SELECT task_id, execution_id, unit, attempt, token, task_name, contract_version, repeat
     FROM orbit_tasks WHERE state = 'claimed' AND claim_key = $3),
 go AS MATERIALIZED (SELECT 1 FROM f WHERE term = $1 AND incarnation = $2 AND NOT EXISTS (SELECT 1 FROM before)),
 queues AS MATERIALIZED (SELECT q::int, name, version, room
@@ -50,7 +50,7 @@ moved AS (INSERT INTO orbit_tasks (task_id, execution_id, unit, attempt, state, 
     FROM taken ORDER BY task_id
     ON CONFLICT (task_id) DO UPDATE SET state = 'claimed', token = excluded.token, claimed_by = excluded.claimed_by,
         claim_key = excluded.claim_key)
-SELECT task_id, execution_id, unit, attempt, new_token, task_name, contract_version FROM taken
+SELECT task_id, execution_id, unit, attempt, new_token, task_name, contract_version, repeat FROM taken
 UNION ALL
 SELECT b.* FROM before b WHERE EXISTS (SELECT 1 FROM f WHERE term = $1 AND incarnation = $2)";
 
@@ -111,14 +111,19 @@ pub fn claim(link: &mut Link, claim: &ClaimTasks) -> Result<Vec<ClaimedTask>, Tr
             token: get(row, 4)?,
             task_name: column::text(row, 5)?,
             contract_version: column::text(row, 6)?,
+            repeat: get(row, 7)?,
         };
         claimed.insert(task.token, task);
     }
     Ok(token.iter().filter_map(|token| claimed.remove(token)).collect())
 }
 
-/// Puts back what other incarnations claimed: in this mode, there are none beside the one that writes.
+/// Puts back what other incarnations claimed: in this mode, there are none beside the one that writes. After a promotion,
+/// every row says that it may have been handed out.
 pub fn requeue(link: &mut Link, requeue: &RequeueClaims) -> Result<u64, Trouble> {
+    if requeue.promoted {
+        link.query("UPDATE orbit_tasks SET repeat = true WHERE NOT repeat RETURNING 1", &[])?;
+    }
     let rows = link.query(
         "WITH back AS (UPDATE orbit_tasks SET state = 'queued', token = NULL, claimed_by = NULL, claim_key = NULL
              WHERE state = 'claimed' AND claimed_by <> $1 RETURNING task_id)

@@ -5,6 +5,7 @@ use crate::postgres::statement::{Link, Trouble};
 use ::postgres::Row;
 use orbit_core::id::{ClusterId, Incarnation, Term};
 use orbit_core::store::append::Fence;
+use orbit_core::store::origin::Origin;
 use orbit_core::store::statement::{ClearHolder, FenceRow, Holder, LockState, MoveFence, RaiseFence, StandInLine};
 use orbit_core::time::{ClusterMs, WallMs};
 
@@ -77,7 +78,9 @@ pub fn read(link: &mut Link) -> Result<FenceRow, Trouble> {
     let row = link.query_opt(
         "SELECT cluster_id, mode, term, incarnation, leader_node, leader_addr, host, pid, since_ms,
                 (SELECT version FROM schema_version WHERE id = 1),
-                floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint, pg_is_in_recovery(), election
+                floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint, pg_is_in_recovery(), election, timeline,
+                (SELECT system_identifier FROM pg_control_system()),
+                CASE WHEN pg_is_in_recovery() THEN NULL ELSE pg_walfile_name(pg_current_wal_insert_lsn()) END
          FROM orbit_cluster WHERE id = 1",
         &[],
     )?;
@@ -86,6 +89,14 @@ pub fn read(link: &mut Link) -> Result<FenceRow, Trouble> {
         return Err(Trouble::Standby);
     }
     from_row(&row)
+}
+
+/// What tells a database from others, from its system identifier and the name of the file of the log that it writes, which
+/// begins with the timeline (postgres-rules, R28).
+pub fn origin_of(system: i64, file: &str) -> Result<Origin, Trouble> {
+    let timeline = file.get(..8).and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    let timeline = timeline.ok_or_else(|| Trouble::Damaged(format!("{file:?} is no name of a file of the log")))?;
+    Ok(Origin { system: u64::from_ne_bytes(system.to_ne_bytes()), timeline })
 }
 
 /// The fence, which nobody moves until this transaction ends.
@@ -104,6 +115,8 @@ pub fn from_row(row: &Row) -> Result<FenceRow, Trouble> {
         election: get(row, 12)?,
         fence: fence(row, 2, 3)?,
         holder: holder(row)?,
+        origin: Some(origin_of(get(row, 14)?, get(row, 15)?)?),
+        raised_on: get::<Option<i64>>(row, 13)?.and_then(|timeline| u32::try_from(timeline).ok()),
         clock: ClusterMs(get(row, 10)?),
     })
 }
@@ -127,11 +140,11 @@ fn holder(row: &Row) -> Result<Option<Holder>, Trouble> {
 /// The next term for this incarnation, if this session holds the lock and the fence is still the expected one. It waits
 /// for appends that are under way, which share-lock the row.
 pub fn raise(link: &mut Link, raise: &RaiseFence) -> Result<Option<Term>, Trouble> {
-    let RaiseFence { expected, mode, incarnation, holder } = raise;
+    let RaiseFence { expected, mode, incarnation, holder, timeline } = raise;
     let sql = format!(
         "UPDATE orbit_cluster
          SET term = term + 1, mode = $1, election = 'lock', incarnation = $2, leader_node = $3, leader_addr = $4,
-             host = $5, pid = $6, since_ms = $7
+             host = $5, pid = $6, since_ms = $7, timeline = $10
          WHERE id = 1 AND term = $8 AND incarnation = $9 AND {HOLDS}
          RETURNING term"
     );
@@ -147,6 +160,7 @@ pub fn raise(link: &mut Link, raise: &RaiseFence) -> Result<Option<Term>, Troubl
             &holder.since_ms.0,
             &column::int(expected.term.0),
             &expected.incarnation.0,
+            &timeline.map(i64::from),
         ],
     )?;
     row.map(|row| Ok(Term(column::number(&row, 0)?))).transpose()
@@ -154,12 +168,12 @@ pub fn raise(link: &mut Link, raise: &RaiseFence) -> Result<Option<Term>, Troubl
 
 /// Where a lease says that it is from now on, if it is still the expected one. It waits for appends that are under way.
 pub fn move_to(link: &mut Link, to: &MoveFence) -> Result<bool, Trouble> {
-    let MoveFence { expected, after, mode, holder } = to;
+    let MoveFence { expected, after, mode, holder, timeline } = to;
     let named = |part: fn(&Holder) -> &str| holder.as_ref().map(part);
     let rows = link.query(
         "UPDATE orbit_cluster
          SET term = $1, mode = $2, election = 'lease', incarnation = $3, leader_node = $4, leader_addr = $5, host = $6,
-             pid = $7, since_ms = $8
+             pid = $7, since_ms = $8, timeline = $11
          WHERE id = 1 AND term = $9 AND incarnation = $10 AND term < $1
          RETURNING term",
         &[
@@ -173,6 +187,7 @@ pub fn move_to(link: &mut Link, to: &MoveFence) -> Result<bool, Trouble> {
             &holder.as_ref().map(|holder| holder.since_ms.0),
             &column::int(expected.term.0),
             &expected.incarnation.0,
+            &timeline.map(i64::from),
         ],
     )?;
     Ok(!rows.is_empty())

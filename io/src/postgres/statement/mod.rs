@@ -13,6 +13,7 @@ mod workers;
 use crate::postgres::connect::Opened;
 use ::postgres::types::ToSql;
 use ::postgres::{Client, Error, Row};
+use orbit_core::store::origin::Origin;
 use orbit_core::store::statement::{Rows, Statement};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -46,6 +47,8 @@ pub struct Link {
     prepared: HashMap<String, ::postgres::Statement>,
     /// Set on the session when it was opened.
     pub marker: Uuid,
+    /// Where it leads.
+    pub origin: Origin,
     warned: Arc<AtomicBool>,
     /// What each transaction begins with, where the backend may be another for each.
     local: Option<String>,
@@ -54,8 +57,8 @@ pub struct Link {
 impl Link {
     /// Of a connection that was just opened.
     pub fn new(opened: Opened) -> Link {
-        let Opened { client, marker, warned, local, .. } = opened;
-        Link { client, prepared: HashMap::new(), marker, warned, local }
+        let Opened { client, origin, marker, warned, local, .. } = opened;
+        Link { client, prepared: HashMap::new(), marker, origin, warned, local }
     }
 
     /// Whether each transaction may meet another backend: no statement stands outside one.

@@ -48,7 +48,16 @@ pub fn claim(connection: &Connection, claim: &ClaimTasks) -> Result<Vec<ClaimedT
             let Queued { task, execution, unit, attempt, .. } = row;
             let (task_name, contract_version) = contract;
             let token = *token;
-            claimed.push(ClaimedTask { task, execution, unit, attempt, task_name, contract_version, token });
+            claimed.push(ClaimedTask {
+                task,
+                execution,
+                unit,
+                attempt,
+                task_name,
+                contract_version,
+                token,
+                repeat: false,
+            });
         }
     }
     Ok(claimed)
@@ -99,6 +108,7 @@ fn claimed_before(connection: &Connection, claim: &ClaimTasks) -> Result<Vec<Cla
             token: column::uuid(row, 4)?,
             task_name: column::text(row, 5)?,
             contract_version: column::text(row, 6)?,
+            repeat: false,
         })
     })?;
     let claimed: BTreeMap<Uuid, ClaimedTask> =

@@ -22,6 +22,8 @@ pub fn read(connection: &Connection) -> Result<FenceRow> {
             election: row.get(10)?,
             fence: fence(row, 2, 3)?,
             holder: holder(row)?,
+            origin: None,
+            raised_on: None,
             clock: clock(),
         })
     })
@@ -57,7 +59,7 @@ pub fn raise(connection: &Connection, raise: &RaiseFence) -> Result<Option<Term>
          WHERE id = 1 AND term = :expected_term AND incarnation = :expected_incarnation
          RETURNING term",
     )?;
-    let RaiseFence { expected, mode, incarnation, holder } = raise;
+    let RaiseFence { expected, mode, incarnation, holder, timeline: _ } = raise;
     let parameters = named_params! {
         ":mode": mode.as_str(),
         ":incarnation": incarnation.0.as_bytes(),

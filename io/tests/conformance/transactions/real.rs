@@ -212,7 +212,7 @@ impl Node {
         let reads = !transaction.writes();
         self.current =
             Some(Current { connection, reads, released: false, backend: None, through: None, doomed: false });
-        self.attached.backend.run(connection, CallId(self.calls), transaction);
+        self.attached.backend.run(connection, CallId(self.calls), transaction, None);
     }
 
     fn held(&self) -> Option<Held> {

@@ -108,7 +108,7 @@ impl<B: Backend> Writer<B> {
     fn run(&mut self, connection: Connection, transaction: Transaction) -> Result<Verdict, Failure> {
         let name = transaction.name();
         self.calls += 1;
-        self.store.backend.run(connection, CallId(self.calls), transaction);
+        self.store.backend.run(connection, CallId(self.calls), transaction, None);
         match self.store.replies.blocking_recv().map(|answer| answer.reply) {
             Some(Reply::Done(verdict)) => Ok(verdict),
             other => Err(Failure::new(format!("without a server, `{name}` failed: {other:?}"))),

@@ -37,6 +37,7 @@ fn dispatched(attempt: u32) -> Event {
         worker_id: "w".into(),
         worker_session: SessionId(Uuid::nil()),
         deadline_ms: None,
+        redelivery: false,
     }
 }
 

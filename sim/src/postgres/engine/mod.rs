@@ -149,6 +149,16 @@ impl<D: Domain> Engine<D> {
         Ok(id)
     }
 
+    /// The number of the session that was opened last.
+    pub fn last_session(&self) -> u32 {
+        self.last_session
+    }
+
+    /// Sessions that are opened from now on have greater numbers than this.
+    pub fn number_after(&mut self, last: u32) {
+        self.last_session = self.last_session.max(last);
+    }
+
     /// Whether a session is there.
     pub fn lives(&self, session: SessionId) -> bool {
         self.state.sessions.contains_key(&session)

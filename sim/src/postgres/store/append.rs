@@ -86,7 +86,8 @@ pub fn resume(
         match work.stage {
             Stage::Fence => {
                 let current = fence(orbit, cx)?;
-                let current = if orbit.fence_lock == FenceLock::None { append.fence } else { current };
+                let blind = orbit.fence_lock == FenceLock::None || orbit.is_writer(append.fence, current);
+                let current = if blind { append.fence } else { current };
                 cx.writes()?;
                 work.current = Some(current);
                 if current != append.fence {
@@ -318,7 +319,7 @@ fn write_member(group: &Group, member: &Member, work: &Work, cx: &mut Cx<'_>) ->
 fn write_task(change: &TaskChange, work: &Work, cx: &mut Cx<'_>) -> Result<(), Stop> {
     let (task, goes) = match change {
         TaskChange::Insert(row) => {
-            let entry = TaskEntry { row: row.clone(), state: TaskState::Queued, claim: None };
+            let entry = TaskEntry { row: row.clone(), state: TaskState::Queued, claim: None, repeat: false };
             return must_be_new(cx, &Key::Task(row.task.clone()), Row::Task(entry));
         }
         TaskChange::Delete { task, .. } => (task, true),

@@ -25,6 +25,7 @@ use crate::rng::{Dice, Ratio, Stream};
 use crate::store::{Change, ModelStore};
 use orbit_core::id::ClusterId;
 use orbit_core::store::append::Fence;
+use orbit_core::store::origin::Origin;
 use orbit_core::store::statement::{LockState, Rows, Statement};
 
 /// The key of the election lock: "orbitldr" in ASCII (interfaces, "History and storage").
@@ -74,6 +75,10 @@ pub struct Orbit {
     /// What is committed.
     pub store: ModelStore,
     pub fence_lock: FenceLock,
+    /// By mistake: who has the number of the term is the writer.
+    pub by_number: bool,
+    /// Which database this is.
+    pub origin: Origin,
     pub pace: Pace,
     dice: Dice,
     /// The last place among the definitions that was given: a sequence, which no transaction takes back.
@@ -96,7 +101,16 @@ pub fn database_of(cluster_id: ClusterId, fence: Fence) -> Engine<Orbit> {
 
 fn of(store: ModelStore, pace: Pace, dice: Dice) -> Engine<Orbit> {
     let cluster = store.tables().cluster.clone();
-    let orbit = Orbit { store, fence_lock: FenceLock::Share, pace, dice, deployed: 0, done: Vec::new() };
+    let orbit = Orbit {
+        store,
+        fence_lock: FenceLock::Share,
+        by_number: false,
+        origin: Origin { system: 1, timeline: 1 },
+        pace,
+        dice,
+        deployed: 0,
+        done: Vec::new(),
+    };
     let mut engine = Engine::new(orbit);
     let lease = engine.domain.store.tables().lease.clone();
     engine.put(Key::Cluster, Row::Cluster(cluster));
@@ -163,7 +177,13 @@ impl Domain for Orbit {
                 let Work::Write(work) = work else { unreachable!("an append has its own work") };
                 write::resume(self, statement, work, breath, cx)
             }
-            statement => Ok(self.store.read(statement, orbit_core::time::ClusterMs(cx.clock_ms()))),
+            statement => {
+                let mut rows = self.store.read(statement, orbit_core::time::ClusterMs(cx.clock_ms()));
+                if let Rows::ReadFence(row) = &mut rows {
+                    row.origin = Some(self.origin);
+                }
+                Ok(rows)
+            }
         }
     }
 
@@ -213,6 +233,11 @@ impl Domain for Orbit {
 }
 
 impl Orbit {
+    /// Whether this writer is the one that the fence names.
+    fn is_writer(&self, writer: Fence, current: Fence) -> bool {
+        writer == current || (self.by_number && writer.term == current.term)
+    }
+
     /// Stands still for a moment, sometimes.
     fn breathe(&mut self, breath: &mut Breath, cx: &mut Context<'_, Orbit>) -> Result<(), Stop> {
         let until = match breath.until {

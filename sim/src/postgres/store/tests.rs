@@ -67,8 +67,10 @@ fn who_waits_for_the_fence_has_no_number_before_it_has_it() {
     database.runs(takeover, TakeLock);
     let holder = Holder { node_id: "n".into(), host: "h".into(), pid: 1, addr: None, since_ms: WallMs(0) };
     let incarnation = Incarnation(Uuid::from_u128(2));
-    database
-        .runs(takeover, RaiseFence { expected: WRITER, mode: orbit_core::cluster::Mode::Single, incarnation, holder });
+    database.runs(
+        takeover,
+        RaiseFence { expected: WRITER, mode: orbit_core::cluster::Mode::Single, incarnation, holder, timeline: None },
+    );
     database.runs(append, Append { fence: WRITER, groups: Vec::new() });
     database.runs(claim, ClaimTasks { key: CallKey(Uuid::nil()), fence: WRITER, wants: Vec::new() });
     database.runs(release, ClearHolder { fence: WRITER });

@@ -117,6 +117,7 @@ fn raise_fence(
         cluster.mode = statement.mode.as_str().into();
         cluster.election = LOCK.into();
         cluster.holder = Some(statement.holder.clone());
+        cluster.timeline = statement.timeline;
         cx.update(id, Row::Cluster(cluster))?;
         cx.note(Change::FenceRaised { before, after });
         work.current = Some(after);
@@ -163,21 +164,26 @@ fn tasks(cx: &mut Cx<'_>) -> Vec<Found<Key, Row>> {
 
 fn requeue_claims(statement: &RequeueClaims, work: &mut Work, cx: &mut Cx<'_>) -> Result<u64, Stop> {
     let anothers = |row: &Row| row.task().claim.is_some_and(|(claimer, _)| claimer != statement.incarnation);
-    let found = work.found.get_or_insert_with(|| tasks(cx).into_iter().filter(|f| anothers(&f.value)).collect());
+    let concerns = |row: &Row| anothers(row) || (statement.promoted && !row.task().repeat);
+    let found = work.found.get_or_insert_with(|| tasks(cx).into_iter().filter(|f| concerns(&f.value)).collect());
     let found = found.clone();
     while let Some(found) = found.get(work.at) {
         cx.writes()?;
         let row = match cx.lock_to_write(found, Strength::NoKeyUpdate)? {
             Locked::Same => Some(found.value.clone()),
-            Locked::Newer(row) => Some(row).filter(anothers),
+            Locked::Newer(row) => Some(row).filter(concerns),
             Locked::Gone | Locked::Skipped => None,
         };
         work.at += 1;
         if let Some(row) = row {
-            let entry = row.task().clone();
-            free_token(&entry, cx)?;
-            cx.update(found.row, Row::Task(TaskEntry { state: TaskState::Queued, claim: None, ..entry }))?;
-            work.count += 1;
+            let entry = TaskEntry { repeat: row.task().repeat || statement.promoted, ..row.task().clone() };
+            if anothers(&row) {
+                free_token(&entry, cx)?;
+                cx.update(found.row, Row::Task(TaskEntry { state: TaskState::Queued, claim: None, ..entry }))?;
+                work.count += 1;
+            } else {
+                cx.update(found.row, Row::Task(entry))?;
+            }
         }
     }
     if work.count > 0 {
@@ -195,7 +201,7 @@ fn requeue_strays(
     let mut back = Vec::new();
     if work.stage == 0 {
         let current = fence(orbit, cx)?;
-        if current != sweep.fence && orbit.fence_lock != FenceLock::None {
+        if !orbit.is_writer(sweep.fence, current) && orbit.fence_lock != FenceLock::None {
             return Ok(back);
         }
         work.stage = 1;
@@ -228,7 +234,7 @@ fn claim(
     if work.stage == 0 {
         let current = fence(orbit, cx)?;
         let blind = orbit.fence_lock == FenceLock::None;
-        if current != writer && !blind {
+        if !orbit.is_writer(writer, current) && !blind {
             return Ok(Vec::new());
         }
         work.stage = 1;
@@ -278,6 +284,7 @@ fn claimed_task(entry: &TaskEntry) -> ClaimedTask {
         task_name: row.task_name.clone(),
         contract_version: row.contract_version.clone(),
         token,
+        repeat: entry.repeat,
     }
 }
 
@@ -339,7 +346,7 @@ fn pick(statement: &ClaimTasks, mut heads: Vec<(RowId, TaskEntry)>) -> Vec<(RowI
             let Some(token) = fits.then(|| tokens.next()).flatten() else { return true };
             let state = TaskState::Claimed { token: *token };
             let claim = Some((statement.fence.incarnation, statement.key));
-            picked.push((*row, TaskEntry { row: entry.row.clone(), state, claim }));
+            picked.push((*row, TaskEntry { state, claim, ..entry.clone() }));
             false
         });
     }
@@ -357,7 +364,7 @@ fn put_definition(
     let at = Key::Definition(definition.name.clone(), definition.version.clone());
     if work.stage == 0 {
         let current = fence(orbit, cx)?;
-        let blind = orbit.fence_lock == FenceLock::None;
+        let blind = orbit.fence_lock == FenceLock::None || orbit.is_writer(*writer, current);
         work.current = Some(if blind { *writer } else { current });
         work.stage = 1;
     }

@@ -39,8 +39,10 @@ impl World {
 
     /// The session that holds the election lock of a process is killed.
     pub(in crate::world) fn kill_election(&mut self, pid: Pid) {
+        let newest = self.timeline();
         let links = &self.database().links;
-        let election = links.values().filter(|l| l.pid == pid && l.connection == Connection::Election);
+        let theirs = links.values().filter(|l| l.pid == pid && l.timeline == newest);
+        let election = theirs.filter(|l| l.connection == Connection::Election);
         let sessions: Vec<SessionId> = election.filter_map(|l| l.session).collect();
         self.catch_up();
         for session in sessions {
@@ -71,7 +73,7 @@ impl World {
 
     pub(in crate::world) fn thaw(&mut self, session: SessionId) {
         self.catch_up();
-        self.database().engine.thaw(session);
+        self.database().engines().for_each(|engine| engine.thaw(session));
         self.settle();
     }
 
@@ -98,6 +100,11 @@ impl World {
     /// Every fault of the database ends.
     pub(in crate::world) fn heal_database(&mut self) {
         let now = self.now;
+        self.database().replica = None;
+        if let Some(older) = self.timeline().checked_sub(1) {
+            self.old_primary_ends(older);
+        }
+        self.forget_lost_documents();
         self.database().refuses_until = now;
         self.database().engine.set_writable(Writable::Yes);
         self.database().engine.domain.pace = Pace::NONE;

@@ -1,6 +1,7 @@
 //! The calls of a process: which connection each runs on, message by message, and how it ends.
 
-use super::{Current, Heard, Lane, Lanes, Link, LinkId, Message};
+use super::{Current, Heard, Lane, Lanes, Link, LinkId, Message, Waiting};
+use crate::check::Violation;
 use crate::coverage::Mark;
 use crate::fault::FaultKind;
 use crate::postgres::store::Program;
@@ -12,20 +13,30 @@ use crate::world::server::Pid;
 use orbit_core::mutant::{Mutant, Mutants};
 use orbit_core::node::{CallId, Connection, Input};
 use orbit_core::store::executor::{Ask, Executor, Frame};
-use orbit_core::store::outcome::{self, Cause, Fact, Phase, Reply};
+use orbit_core::store::origin::Origin;
+use orbit_core::store::outcome::{self, Cause, Fact, FailureKind, Phase, Reply};
 use orbit_core::store::statement::Statement;
 use orbit_core::store::transaction::{CampaignVerdict, Transaction, Verdict};
 use std::collections::VecDeque;
 
 impl World {
     /// A node sends a call.
-    pub(in crate::world) fn enqueue(&mut self, pid: Pid, id: CallId, connection: Connection, transaction: Transaction) {
-        let lanes = &mut self.process(pid).lanes;
-        lanes.queues.entry(connection).or_default().push_back((id, transaction));
+    pub(in crate::world) fn enqueue(
+        &mut self,
+        pid: Pid,
+        call: CallId,
+        connection: Connection,
+        transaction: Transaction,
+        origin: Option<Origin>,
+    ) {
+        let process = self.process(pid);
+        let waiting = Waiting { call, transaction, origin, knew: process.timeline };
+        process.lanes.queues.entry(connection).or_default().push_back(waiting);
         self.start_next(pid, connection);
     }
 
     fn start_next(&mut self, pid: Pid, connection: Connection) {
+        let planted = self.planted;
         let width = if connection == Connection::Requests { 2 } else { 1 };
         for index in 0..width {
             let key = (connection, index);
@@ -34,9 +45,8 @@ impl World {
             if lane.current.is_some() {
                 continue;
             }
-            let Some((call, transaction)) = lanes.queues.get_mut(&connection).and_then(VecDeque::pop_front) else {
-                return;
-            };
+            let Some(next) = lanes.queues.get_mut(&connection).and_then(VecDeque::pop_front) else { return };
+            let Waiting { call, transaction, origin, knew } = next;
             let groups = match &transaction {
                 Transaction::Append(append) => append.groups.iter().map(|g| g.id).collect(),
                 _ => Vec::new(),
@@ -44,6 +54,8 @@ impl World {
             let name = transaction.name();
             lane.current = Some(Current {
                 call,
+                origin,
+                knew,
                 executor: Executor::new(transaction),
                 name,
                 frame: Frame::Auto,
@@ -53,9 +65,15 @@ impl World {
                 then: None,
                 groups,
             });
+            let leads_to = lane.leads_to;
+            let elsewhere = leads_to.is_some_and(|found| !found.serves(origin, &planted));
+            let given_up = elsewhere.then(|| lane.link.take()).flatten();
             let connected = lane.link.is_some();
             if let Some(call) = self.process(pid).calls.under_way.get_mut(&call) {
                 call.stage = Stage::Sent;
+            }
+            if let Some(link) = given_up {
+                self.send_there(link, Message::Gone);
             }
             if connected {
                 self.go_on(pid, key);
@@ -70,9 +88,11 @@ impl World {
         let database = self.database();
         database.last_link += 1;
         let id = LinkId(database.last_link);
-        let link = Link { pid, connection: key.0, session: None, cut: false, last_there: now, last_back: now };
+        let link =
+            Link { pid, connection: key.0, session: None, timeline: 0, cut: false, last_there: now, last_back: now };
         database.links.insert(id, link);
-        self.lane(pid, key).link = Some(id);
+        let lane = self.lane(pid, key);
+        (lane.link, lane.leads_to) = (Some(id), None);
         self.send_there(id, Message::Connect);
     }
 
@@ -114,7 +134,12 @@ impl World {
             _ => Phase::Open,
         };
         let name = current.name;
-        let link = self.lane(pid, key).link.expect("it is connected");
+        let (knew, link) = (current.knew, self.lane(pid, key).link.expect("it is connected"));
+        let leads_to = self.lane(pid, key).leads_to.map_or(0, |origin| origin.timeline);
+        if leads_to < knew && !matches!(command, Command::Rollback) {
+            let message = format!("a server that knew of timeline {knew} sent {name} to timeline {leads_to}");
+            return self.fails(Violation::safety("timeline", message));
+        }
         let cut = self.link_chance(FaultKind::LinkCut, self.plan.database.cut);
         let lost = self.dice.database.chance(Ratio::new(1, 2));
         if !(cut && lost) {
@@ -137,7 +162,7 @@ impl World {
             return;
         }
         match heard {
-            Heard::Connected => self.go_on(pid, key),
+            Heard::Connected(origin) => self.connected(pid, key, origin),
             Heard::Refused(error) => self.broken(pid, key, error),
             Heard::Rows(rows) => {
                 self.current(pid, key).got.push(rows);
@@ -162,6 +187,24 @@ impl World {
                 self.send_next(pid, key);
             }
         }
+    }
+
+    /// A connection is open, and says where it leads.
+    fn connected(&mut self, pid: Pid, key: (Connection, u8), origin: Origin) {
+        let planted = self.planted;
+        let lane = self.lane(pid, key);
+        lane.leads_to = Some(origin);
+        let wanted = lane.current.as_ref().expect("a call is under way").origin;
+        if origin.serves(wanted, &planted) {
+            return self.go_on(pid, key);
+        }
+        if let Some(link) = lane.link.take() {
+            self.send_there(link, Message::Gone);
+        }
+        let (phase, severity) = (Phase::NotSent, Some(outcome::Severity::Error));
+        let cause = Cause::Kind(FailureKind::Reconnect);
+        let fact = Fact { phase, severity, cause, message: format!("injected: {}", origin.refusal(wanted)) };
+        self.finish(pid, key, outcome::judge(fact));
     }
 
     fn answered(&mut self, pid: Pid, key: (Connection, u8)) {
@@ -199,12 +242,15 @@ impl World {
     }
 
     fn finish(&mut self, pid: Pid, key: (Connection, u8), reply: Reply<Verdict>) {
-        let current = self.lane(pid, key).current.take().expect("a call is under way");
+        let lane = self.lane(pid, key);
+        let (current, origin) = (lane.current.take().expect("a call is under way"), lane.leads_to);
         self.process(pid).calls.under_way.remove(&current.call);
         self.note_reply(pid, &reply, &current.groups);
-        let fence = self.store().fence();
+        let timeline = origin.map_or(0, |origin| origin.timeline);
+        let fence = self.database().store_of(timeline).map(|store| store.fence());
         let process = self.process(pid);
-        if let Reply::Done(Verdict::Campaign(CampaignVerdict::Won { term, .. })) = &reply
+        process.timeline = process.timeline.max(timeline);
+        if let (Reply::Done(Verdict::Campaign(CampaignVerdict::Won { term, .. })), Some(fence)) = (&reply, fence)
             && *term == fence.term
         {
             // It may have committed on a connection that was given up meanwhile.
@@ -212,7 +258,7 @@ impl World {
         }
         process.fresh.on_reply(current.call, &reply, process.fence);
         self.start_next(pid, key.0);
-        self.give(pid, Input::Store { call: current.call, reply });
+        self.give(pid, Input::Store { call: current.call, reply, origin });
     }
 
     fn note_reply(&mut self, pid: Pid, reply: &Reply<Verdict>, groups: &[orbit_core::id::GroupId]) {
@@ -240,7 +286,7 @@ impl World {
         self.process(pid).calls.under_way.remove(&call);
         let lanes = &mut self.process(pid).lanes;
         if let Some(queue) = lanes.queues.get_mut(&connection) {
-            queue.retain(|(id, _)| *id != call);
+            queue.retain(|waiting| waiting.call != call);
         }
         let found = lanes.lanes.iter_mut().find(|(_, l)| l.current.as_ref().is_some_and(|c| c.call == call));
         let Some((_, lane)) = found else { return };
