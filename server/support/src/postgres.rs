@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// No step of setting up takes longer.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Starts the server, and stops it once nobody holds the other end of standard input any more. The process id is the
 /// one that the server that runs then wrote down: tests restart it.
@@ -129,6 +129,16 @@ impl Postgres {
             fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("a file's own permissions");
             owner.give(&file);
         }
+        Postgres::begun(programs, folder, port, space)
+    }
+
+    /// Starts a server whose folder of data is in this folder.
+    pub(crate) fn watched(programs: PathBuf, folder: TempDir, port: u16) -> Postgres {
+        Postgres::begun(programs, folder, port, None)
+    }
+
+    fn begun(programs: PathBuf, folder: TempDir, port: u16, space: Option<u32>) -> Postgres {
+        let owner = Owner::of_servers();
         let mut watch = owner.command(Path::new("/bin/sh"));
         watch.args(["-c", WATCH, "sh"]).arg(&programs).arg(folder.path());
         if let Some(megabytes) = space {
