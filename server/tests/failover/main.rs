@@ -112,7 +112,11 @@ fn logs(servers: &[&Server]) -> String {
 }
 
 /// Checks often, and forgives a busy machine.
-const STEADY: [&str; 6] = ["--check-interval", "0.2", "--leader-validity", "3", "--election-session-timeout", "4"];
+/// What was handed out and perhaps never arrived is delivered again before the orders' time-outs of 30 s.
+#[rustfmt::skip]
+const STEADY: [&str; 8] = [
+    "--check-interval", "0.2", "--leader-validity", "3", "--election-session-timeout", "4", "--session-timeout", "8",
+];
 
 /// A cluster of its own on the PostgreSQL that all of these tests share.
 fn cluster() -> Cluster {

@@ -18,7 +18,10 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 /// What a server is told that says nothing about its checks.
-const DEFAULTS: [&str; 6] = ["--check-interval", "1", "--leader-validity", "3", "--election-session-timeout", "5"];
+#[rustfmt::skip]
+const DEFAULTS: [&str; 8] = [
+    "--check-interval", "1", "--leader-validity", "3", "--election-session-timeout", "5", "--session-timeout", "8",
+];
 /// How often each client writes.
 const EVERY: Duration = Duration::from_millis(10);
 
