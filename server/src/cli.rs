@@ -57,6 +57,11 @@ pub enum Command {
     /// List workers.
     #[command(subcommand)]
     Workers(WorkersCommand),
+    /// List the servers of a cluster.
+    Nodes(NodesArgs),
+    /// Have the leader of a cluster step down.
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
     /// Show how a server, or a database, is.
     Status(StatusArgs),
     /// Show who leads by lease, and take the lease away.
@@ -512,6 +517,34 @@ pub struct UpArgs {
     pub timeout: crate::config::Seconds,
     #[command(flatten)]
     pub database: DbArgs,
+}
+
+/// `orbit nodes`
+#[derive(Debug, Args)]
+pub struct NodesArgs {
+    /// Look at the database instead, whether or not a server runs.
+    #[arg(long, env = "ORBIT_DB", value_name = "URL", hide_env_values = true)]
+    pub db: Option<String>,
+    #[command(flatten)]
+    pub remote: Remote,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `orbit cluster …`
+#[derive(Debug, Subcommand)]
+pub enum ClusterCommand {
+    /// Have the leader finish what is in flight and hand the lead over; shows who leads then.
+    StepDown(StepDownArgs),
+}
+
+/// `orbit cluster step-down`
+#[derive(Debug, Args)]
+pub struct StepDownArgs {
+    #[command(flatten)]
+    pub remote: Remote,
+    #[command(flatten)]
+    pub output: Output,
 }
 
 /// `orbit status`

@@ -4,6 +4,7 @@
 //! [`Options::from_settings`] checks the whole and fills in the defaults. `values` reads what needs more than a type.
 
 mod cluster;
+mod digest;
 mod values;
 
 pub use cluster::{ClusterMode, ClusterOptions, ClusterSettings, Election, OnLostLease};
@@ -510,7 +511,17 @@ mod tests {
             ("leader_validity = 1", "at least twice"),
             ("leader_validity = 6", "a successor is elected while it still serves"),
             ("election_session_timeout = 3", "a successor is elected while it still serves"),
-            ("advertise_addr = 'orbit-0:7233'", "such as http://orbit-0.internal:7233"),
+            ("advertise_addr = 'orbit-0:7233'", "such as http://orbit-0:7233"),
+            ("advertise_addr = 'tcp://orbit-0:7233'", "such as http://orbit-0.internal:7233"),
+            ("advertise_addr = 'http://0.0.0.0:7233'", "a wildcard is no address"),
+            ("advertise_addr = 'http://[::]:7233'", "a wildcard is no address"),
+            ("advertise_addr = 'http://*:7233'", "a wildcard is no address"),
+            ("advertise_addr = 'https://a:1/orbit/'", "such as https://a:1"),
+            ("advertise_addr = 'http://u:p@a:1'", "it holds a user"),
+            ("advertise_addr = 'http://a:0'", "its port is none"),
+            ("advertise_addr = 'http://a:x'", "its port is none"),
+            ("advertise_addr = 'http://::1:7233'", "it names no host"),
+            ("advertise_addr = 'http://'", "it names no host"),
             ("advertise_addr = \"http://a\\r\\nx: y\"", "the URL"),
         ] {
             let message = refused(&with(options)).message;

@@ -57,6 +57,14 @@ impl Server {
             );
         }
         let config = node_config(options, addr);
+        if config.addr.is_none() {
+            warn!(
+                target: "orbit_runtime::cluster", %addr,
+                "serving every network interface without --advertise-addr: while this server leads, standbys cannot say \
+                 where, and clients that follow them do not find it; set --advertise-addr to the URL that clients \
+                 reach this server at"
+            );
+        }
         let (front, (node, driver)) = match store {
             Store::Sqlite(store) => (front, drive(config, store.attach(), recorder)),
             Store::Postgres(store) => (front.with_database(store.figures()), drive(config, store.attach(), recorder)),
@@ -228,6 +236,7 @@ fn node_config(options: &Options, addr: SocketAddr) -> NodeConfig {
     let mut config = NodeConfig::new(NodeId::new(options.node_id.as_str()));
     config.host = crate::config::host();
     config.pid = std::process::id();
+    config.digest = options.digest();
     config.addr = match &options.cluster {
         None => Some(format!("http://{addr}")),
         // Of an address with port 0, what the system gave is known only now.

@@ -272,6 +272,34 @@ async fn the_command_line_and_clients_that_know_a_standby_alone_reach_the_leader
     assert_eq!(health(&a)["term"], json!(1));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_leaves_a_leader_that_stands_still_long_before_its_poll_would_have_ended() {
+    const TASK: &str = "name: Task\nversion: 1.0.0\nsteps:\n  - {id: a, task: t.a}\n";
+    let cluster = Cluster::new().await;
+    let heartbeats = ["--session-timeout", "6"];
+    let a = cluster.server("a", &heartbeats);
+    a.ready().await;
+    let b = cluster.server("b", &heartbeats);
+    wait_for("standby", PATIENCE, || b.process.log().contains("following the leader").then_some(()));
+    let both = format!("{},{}", a.url(), b.url());
+    a.client().deploy(TASK, Format::Yaml).await.expect("deployed");
+    let worker = Worker::builder().servers(&both).worker_id("both").poll_wait(Duration::from_secs(60));
+    let worker = worker.task("t.a", "1", |_, _| async { Ok(json!(1)) }).build().expect("a worker");
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let working = tokio::spawn(worker.run(async move { drop(stopped.await) }));
+    wait_for("registered worker", PATIENCE, || a.process.log().contains("worker registered").then_some(()));
+    a.process.signal(Signal::STOP);
+    b.ready().await;
+    let options = StartOptions { execution_id: Some("o1".into()), ..StartOptions::default() };
+    b.client().start("Task", options).await.expect("started");
+    // Its poll has a minute and more still.
+    let ended = b.client().wait("o1", Duration::from_secs(45)).await.expect("it is shown");
+    assert_eq!(ended.status(), &Status::Completed, "{}", b.process.log());
+    a.process.signal(Signal::CONT);
+    drop(stop);
+    let _ = working.await.expect("no panic");
+}
+
 #[tokio::test]
 async fn a_worker_that_knows_both_servers_finishes_its_orders_over_a_kill() {
     const TASKS: &str = "name: Tasks\nversion: 1.0.0\nsteps:\n  - {id: a, task: t.a}\n  - {id: b, task: t.b}\n";

@@ -160,6 +160,11 @@ marks! {
     LedAstray = "connection to the primary of before a promotion not believed",
     RepeatOfQueued = "task that was queued at a promotion handed out as a repeat",
     LockHeld = "start found the election lock held",
+    HandedOver = "lead handed over",
+    LedNext = "lead handed over to another server",
+    NameTakenOver = "name of a silent server taken over",
+    NameRefused = "server refused since another of its name lives",
+    NodeLeft = "server left its cluster",
 }
 
 /// How often each mark was hit.

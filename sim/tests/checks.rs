@@ -36,7 +36,8 @@ fn feed(checks: &mut Checks, change: Change) -> Checked {
 fn feed_with(checks: &mut Checks, change: Change, book: &Book) -> Checked {
     let store = ModelStore::new(ClusterId(Uuid::nil()));
     let commit = Commit { transaction: "append", changes: vec![change] };
-    let committed = Committed { commit: &commit, store: &store, book, steady_clock: false };
+    let committed =
+        Committed { commit: &commit, store: &store, book, steady_clock: false, now: Time(0), by_follower: false };
     checks.on_commit(&committed, &mut Coverage::default())
 }
 
@@ -210,7 +211,14 @@ fn signals_of(document: &Value, sent: &[Message], events: Vec<Event>) -> Checked
     let _ = feed_with(&mut checks, change.clone(), &book);
     let store = ModelStore::new(ClusterId(Uuid::nil()));
     let commit = Commit { transaction: "append", changes: vec![change] };
-    let committed = Committed { commit: &commit, store: &store, book: &book, steady_clock: false };
+    let committed = Committed {
+        commit: &commit,
+        store: &store,
+        book: &book,
+        steady_clock: false,
+        now: Time(0),
+        by_follower: false,
+    };
     SignalCheck::default().on_commit(&committed, &checks.history, &mut Coverage::default())
 }
 
@@ -313,7 +321,14 @@ fn runs(second: Vec<(u32, u64, i64, Event)>) -> (Checked, Checked) {
     let change = append_runs(1, first_run().into_iter().chain(second).collect());
     let store = ModelStore::new(ClusterId(Uuid::nil()));
     let commit = Commit { transaction: "append", changes: vec![change] };
-    let committed = Committed { commit: &commit, store: &store, book: &book, steady_clock: false };
+    let committed = Committed {
+        commit: &commit,
+        store: &store,
+        book: &book,
+        steady_clock: false,
+        now: Time(0),
+        by_follower: false,
+    };
     let histories = checks.history.on_commit(&committed, &mut Coverage::default());
     let signals = SignalCheck::default().on_commit(&committed, &checks.history, &mut Coverage::default());
     (histories, signals)
@@ -424,4 +439,42 @@ fn an_end_that_the_definition_does_not_lead_to_is_found_by_the_interpreter() {
     };
     assert_eq!(ends(3), Ok(()));
     assert!(message(ends(4)).contains("by the definition as"));
+}
+
+#[test]
+fn a_name_that_is_taken_before_its_holder_has_been_silent_for_long_is_found() {
+    let beat = |who: u128, replaced: Option<u128>| Change::NodeBeat {
+        node: "n".into(),
+        incarnation: Incarnation(Uuid::from_u128(who)),
+        replaced: replaced.map(|who| Incarnation(Uuid::from_u128(who))),
+    };
+    let taken_after = |ms: u64| {
+        let (store, book) = (ModelStore::new(ClusterId(Uuid::nil())), Book::new(vec![document()]));
+        let mut checks = Checks::default();
+        let mut feed = |change, now| {
+            let commit = Commit { transaction: "beat", changes: vec![change] };
+            let (store, book, by_follower) = (&store, &book, true);
+            let committed = Committed { commit: &commit, store, book, steady_clock: false, now, by_follower };
+            checks.on_commit(&committed, &mut Coverage::default())
+        };
+        feed(beat(1, None), Time(0)).expect("nobody had it");
+        feed(beat(1, None), Time(0).plus_ms(1_000)).expect("it is its own");
+        feed(beat(2, Some(1)), Time(0).plus_ms(1_000 + ms))
+    };
+    assert!(taken_after(3_000).is_ok());
+    let found = taken_after(2_000).expect_err("it is too early");
+    assert!(found.message.contains("had been silent for 2000 ms"), "{found:?}");
+}
+
+#[test]
+fn a_server_that_has_never_led_and_writes_more_than_its_own_row_is_found() {
+    let (store, book) = (ModelStore::new(ClusterId(Uuid::nil())), Book::new(vec![document()]));
+    let by = |by_follower| {
+        let commit = Commit { transaction: "save_worker", changes: vec![Change::WorkerSaved] };
+        let (store, book, now) = (&store, &book, Time(0));
+        let committed = Committed { commit: &commit, store, book, steady_clock: false, now, by_follower };
+        Checks::default().on_commit(&committed, &mut Coverage::default())
+    };
+    assert!(by(false).is_ok());
+    assert!(by(true).expect_err("it has no business there").message.contains("has never led wrote WorkerSaved"));
 }

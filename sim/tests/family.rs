@@ -10,6 +10,7 @@ use orbit_sim::check::{Checked, Committed};
 use orbit_sim::coverage::Coverage;
 use orbit_sim::store::{Change, Commit, ModelStore};
 use orbit_sim::world::book::Book;
+use orbit_sim::world::clock::Time;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -59,7 +60,14 @@ impl Told {
         let change = Change::Group { fence, group, repeated: false };
         let commit = Commit { transaction: "append", changes: vec![change] };
         let store = ModelStore::new(ClusterId(Uuid::nil()));
-        let committed = Committed { commit: &commit, store: &store, book: &self.book, steady_clock: true };
+        let committed = Committed {
+            commit: &commit,
+            store: &store,
+            book: &self.book,
+            steady_clock: true,
+            now: Time(0),
+            by_follower: false,
+        };
         self.check.on_commit(&committed, &mut Coverage::default())
     }
 

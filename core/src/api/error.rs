@@ -81,6 +81,8 @@ codes! {
     ResourceExhausted = "RESOURCE_EXHAUSTED", 429, true, "wait for running executions to end, or raise the limit that the message names";
     /// This server is not the one that serves writes.
     NotLeader = "NOT_LEADER", 503, true, "send the request to the leader";
+    /// This server is alone, and there is nobody to hand anything to.
+    NotInCluster = "NOT_IN_CLUSTER", 409, false, "start several servers with --cluster; one that is alone is stopped with SIGTERM";
     /// The server is starting, recovering or stopping.
     NotReady = "NOT_READY", 503, true, "try again in a moment";
     /// Another server has taken over; nothing was written.

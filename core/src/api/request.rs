@@ -2,7 +2,7 @@
 
 use crate::execution::event::{Json, Labels, TaskError, memory_of};
 use crate::id::{
-    ContractVersion, ExecutionId, QueryName, Run, Seq, SessionId, SignalName, TaskName, Token, Version, WorkerId,
+    ContractVersion, ExecutionId, QueryName, Run, Seq, SessionId, SignalName, TaskName, Term, Token, Version, WorkerId,
     WorkflowName,
 };
 use crate::store::append::Status;
@@ -55,6 +55,10 @@ pub enum Request {
     Report { session: SessionId, results: Vec<TaskResult>, form: ReportForm },
     /// GET `/v1/workers`
     ListWorkers,
+    /// GET `/v1/nodes`
+    ListNodes,
+    /// POST `/v1/cluster/step-down`: the lead of this term, or whichever it is.
+    StepDown { term: Option<Term> },
     /// GET `/v1/health`
     Health,
     /// GET `/v1/ready`

@@ -10,6 +10,7 @@ use crate::id::{
 };
 use crate::node::counters::Counters;
 use crate::store::append::Status;
+use crate::store::statement::NodeRow;
 use crate::time::ClusterMs;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -70,6 +71,8 @@ pub enum Reply {
     /// The outcome of a report in the single form.
     ReportedOne(ResultOutcome),
     Workers(Workers),
+    Nodes(Nodes),
+    SteppedDown(SteppedDown),
     Health(Health),
     Ready(Ready),
     /// A probe: the status says it all.
@@ -325,6 +328,68 @@ pub struct SessionView {
     pub holding: u32,
 }
 
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Nodes {
+    pub nodes: Vec<NodeView>,
+}
+
+/// A server of the cluster, as its row says (reference, "Health fields").
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeView {
+    pub node_id: NodeId,
+    pub addr: Option<String>,
+    /// `leader`, `standby` or `single`.
+    pub role: String,
+    /// Whether it has said so lately.
+    pub live: bool,
+    /// When it last did; none where it has left.
+    pub heartbeat_age_ms: Option<u64>,
+    /// The newest term that it knows of.
+    pub term: Term,
+    pub version: String,
+    pub host: String,
+    pub pid: u32,
+    /// The server's wall clock minus the database's.
+    pub clock_offset_ms: i64,
+    /// Over the settings that the servers of one cluster have in common.
+    pub config_digest: String,
+    pub started_ms: ClusterMs,
+}
+
+impl NodeView {
+    /// A server that has not been heard of for longer is not taken to be there: what `--node-timeout` is by default.
+    pub const LIVE_FOR_MS: u64 = 5_000;
+
+    /// The row, as it is when the database's clock shows this.
+    pub fn of_row(row: NodeRow, clock: ClusterMs) -> NodeView {
+        let left = row.heartbeat_ms == ClusterMs(0);
+        let age = u64::try_from(clock.0.saturating_sub(row.heartbeat_ms.0)).unwrap_or(0);
+        NodeView {
+            live: !left && age <= NodeView::LIVE_FOR_MS,
+            heartbeat_age_ms: (!left).then_some(age),
+            node_id: row.node_id,
+            addr: row.addr,
+            role: row.role,
+            term: row.term,
+            version: row.version,
+            host: row.host,
+            pid: row.pid,
+            clock_offset_ms: row.clock_offset_ms,
+            config_digest: row.config_digest,
+            started_ms: row.started_ms,
+        }
+    }
+}
+
+/// The end of a step-down.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SteppedDown {
+    /// The term that has ended.
+    pub term: Term,
+    /// Who leads now; none where nobody else was there, and this server stands for election again.
+    pub leader: Option<Leader>,
+}
+
 /// `/v1/health` (reference, "Health fields").
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Health {
@@ -390,4 +455,21 @@ pub struct Metrics {
     pub queue: QueueView,
     pub ready: bool,
     pub term: Term,
+    /// Whether this server leads, and serves as the one that does.
+    pub leads: bool,
+    /// How long appends took.
+    pub appends: LatencyView,
+    /// How long ago the last one committed; none before the first.
+    pub last_append_ms: Option<u64>,
+    /// The server's wall clock minus the database's, once that is known.
+    pub clock_offset_ms: Option<i64>,
+}
+
+/// A histogram of durations.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LatencyView {
+    /// The upper bound of each bucket, in microseconds, and how many were no longer than that.
+    pub buckets: Vec<(u64, u64)>,
+    pub count: u64,
+    pub sum_us: u64,
 }

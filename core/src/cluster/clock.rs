@@ -80,6 +80,11 @@ impl ClusterClock {
         if by_ms.abs() >= STEP_MS { Observed::Stepped { by_ms } } else { Observed::Smooth }
     }
 
+    /// Whether a sample has been taken.
+    pub fn is_known(&self) -> bool {
+        self.bound.is_some()
+    }
+
     /// Cluster time now: the database's clock shows at least this. Zero before the first sample.
     pub fn now(&self, mono: Mono) -> ClusterMs {
         ClusterMs(self.bound.map_or(0, |(offset, _)| offset.saturating_add(micros(mono)).div_euclid(1000)))

@@ -13,6 +13,7 @@ use crate::mutant::{Mutant, Mutants};
 use crate::store::append::{Append, GroupOutcome, Rejection, Status, TaskState, Wake};
 use crate::store::outcome::Failure;
 use crate::store::transaction::{Transaction, Verdict};
+use crate::time::Mono;
 use crate::worker::attempt::{Holder, Orphaned};
 use crate::worker::session::Held;
 use std::time::Duration;
@@ -170,7 +171,7 @@ impl<M: Mutants> Node<M> {
         }
     }
 
-    pub(super) fn on_append(&mut self, flights: Vec<Flight>, outcome: Result<Verdict, Failure>) {
+    pub(super) fn on_append(&mut self, sent: Mono, flights: Vec<Flight>, outcome: Result<Verdict, Failure>) {
         self.committing = false;
         for part in flights.iter().flat_map(|flight| &flight.parts) {
             if part.draft.created {
@@ -193,6 +194,7 @@ impl<M: Mutants> Node<M> {
         self.pause = FIRST_PAUSE;
         self.write_failed = None;
         self.counters.appends += 1;
+        self.appends.took(self.now.mono, self.now.mono.since(sent));
         let mut fenced = None;
         for (flight, outcome) in flights.into_iter().zip(outcomes) {
             match outcome {

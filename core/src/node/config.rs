@@ -17,6 +17,8 @@ pub struct NodeConfig {
     pub pid: u32,
     /// The address that others are told of it.
     pub addr: Option<String>,
+    /// A digest of the settings that the servers of one cluster have in common, for people.
+    pub digest: String,
     /// A worker that is silent for so long is lost (30 s by default).
     pub session_timeout: Duration,
     /// What workers are told to heartbeat at (a sixth of the session timeout by default: 5 s).
@@ -120,6 +122,7 @@ impl NodeConfig {
             host: String::new(),
             pid: 0,
             addr: None,
+            digest: String::new(),
             session_timeout: Duration::from_secs(30),
             heartbeat_interval: Duration::from_secs(5),
             check_interval: Duration::from_secs(1),

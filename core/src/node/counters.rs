@@ -32,6 +32,8 @@ pub struct Counters {
     pub append_groups: u64,
     /// Groups rejected because the fence had moved.
     pub appends_fenced: u64,
+    /// Times that this server of a cluster came to lead after another leadership.
+    pub failovers: u64,
     /// Store calls whose outcome was unknown at first.
     pub calls_unknown: u64,
     /// Executions loaded from the store, and parked again.

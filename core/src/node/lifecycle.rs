@@ -4,11 +4,12 @@
 //! SQLite file, design, section 8); what remains is the fence: a new term for this incarnation, checked in every
 //! append.
 
-use super::{Connection, LogEvent, Node, Purpose};
+use super::{Connection, LogEvent, Node, Purpose, hand_over};
+use crate::api::{ApiError, ErrorCode};
 use crate::cluster::Mode;
 use crate::cluster::clock::Observed;
 use crate::definition::Definition;
-use crate::id::{ClusterId, ExecutionId};
+use crate::id::{ClusterId, ExecutionId, Term};
 use crate::mutant::{Mutant, Mutants};
 use crate::node::slot::{Body, Slot};
 use crate::store::append::{Fence, Wake};
@@ -40,9 +41,14 @@ pub(crate) enum Phase {
         cluster_id: ClusterId,
     },
     /// Takes nothing new in, and finishes what is in flight.
+    /// The same goes for a leader that hands over, which does not end then.
     Stopping {
         fence: Fence,
         cluster_id: ClusterId,
+        until: Mono,
+    },
+    /// One that does not lead stops: it is being written that it has left.
+    Leaving {
         until: Mono,
     },
     /// Everything is finished; the fence is being given up.
@@ -115,7 +121,11 @@ impl<M: Mutants> Node<M> {
             Phase::Recovering { fence, .. } | Phase::Serving { fence, .. } | Phase::Stopping { fence, .. } => {
                 Some(fence)
             }
-            Phase::Idle | Phase::Campaigning { .. } | Phase::Releasing { .. } | Phase::Exited => None,
+            Phase::Idle
+            | Phase::Campaigning { .. }
+            | Phase::Leaving { .. }
+            | Phase::Releasing { .. }
+            | Phase::Exited => None,
         }
     }
 
@@ -138,7 +148,12 @@ impl<M: Mutants> Node<M> {
             Phase::Campaigning { again: Some(_), .. } => Some("another server holds the election lock"),
             Phase::Idle | Phase::Campaigning { .. } => Some("the server is starting"),
             Phase::Recovering { .. } => Some("the server is recovering executions from history"),
-            Phase::Stopping { .. } | Phase::Releasing { .. } | Phase::Exited => Some("the server is stopping"),
+            Phase::Stopping { .. } | Phase::Releasing { .. } if self.hands_over() => {
+                Some("the server is handing the lead over")
+            }
+            Phase::Stopping { .. } | Phase::Leaving { .. } | Phase::Releasing { .. } | Phase::Exited => {
+                Some("the server is stopping")
+            }
         }
     }
 
@@ -183,6 +198,7 @@ impl<M: Mutants> Node<M> {
 
     pub(super) fn campaign_when_due(&mut self) {
         if self.next_campaign().is_some_and(|at| at <= self.now.mono) {
+            self.nobody_else();
             self.campaign();
         }
     }
@@ -231,6 +247,7 @@ impl<M: Mutants> Node<M> {
             CampaignVerdict::Won { term, cluster_id, before } => {
                 self.clock.observe(sent, self.now.mono, before.clock);
                 let fence = Fence { term, incarnation: self.incarnation };
+                self.counters.failovers += u64::from(self.standby().is_some() && before.fence.term > Term(0));
                 match self.lease_ttl() {
                     Some(_) => self.renew_before_leading(fence, cluster_id),
                     None => self.reign(fence, cluster_id, sent),
@@ -443,7 +460,9 @@ impl<M: Mutants> Node<M> {
     }
 
     pub(super) fn on_check(&mut self, sent: Mono, leads: bool, outcome: Result<Verdict, Failure>) {
-        self.checks.answered(self.now.mono + self.config.check_interval);
+        let every = self.config.check_interval;
+        let every = if self.hands_over() { every.min(hand_over::LOOK_EVERY) } else { every };
+        self.checks.answered(self.now.mono + every);
         let Ok(Verdict::Check(row)) = outcome else {
             self.look_failed();
             return;
@@ -486,36 +505,53 @@ impl<M: Mutants> Node<M> {
     /// SIGTERM, SIGINT: take nothing new in, finish what is in flight, release last.
     pub(super) fn stop(&mut self) {
         let until = self.now.mono + self.config.stop_deadline;
+        if self.hands_over() && !self.follows() {
+            self.log(LogEvent::Stopping);
+            self.leave();
+        }
+        self.end_hand_over(ApiError::new(ErrorCode::NotReady, "the server is stopping"));
         match self.phase {
-            Phase::Stopping { .. } | Phase::Releasing { .. } | Phase::Exited => return,
+            Phase::Stopping { .. } | Phase::Leaving { .. } | Phase::Releasing { .. } | Phase::Exited => return,
             Phase::Serving { fence, cluster_id } => {
                 self.log(LogEvent::Stopping);
-                self.phase = Phase::Stopping { fence, cluster_id, until };
+                self.leave();
+                self.begin_to_stop(fence, cluster_id);
                 if self.lease_ttl().is_some() && self.mutants.planted(Mutant::ReleaseBeforeStopEnded) {
                     self.send(Connection::Election, Transaction::FreeLease(fence), Purpose::Release);
                 }
-                let see = self.seen_now();
-                self.save_seen(see);
+                return;
             }
             Phase::Recovering { fence, .. } => {
                 self.log(LogEvent::Stopping);
+                self.leave();
                 return self.release(fence, until);
             }
             Phase::Idle | Phase::Campaigning { .. } => {
                 self.log(LogEvent::Stopping);
                 if let Some(fence) = self.lease_taken() {
+                    self.leave();
                     return self.release(fence, until);
                 }
-                self.log(LogEvent::Stopped { clean: true });
-                return self.exit(0);
+                self.leave_and_exit();
             }
         }
         self.end_waits();
     }
 
+    /// Takes nothing new in, and finishes what is in flight.
+    pub(super) fn begin_to_stop(&mut self, fence: Fence, cluster_id: ClusterId) {
+        let until = self.now.mono + self.config.stop_deadline;
+        self.phase = Phase::Stopping { fence, cluster_id, until };
+        let see = self.seen_now();
+        self.save_seen(see);
+        self.end_waits();
+    }
+
     pub(super) fn stop_deadline(&self) -> Option<Mono> {
         match self.phase {
-            Phase::Stopping { until, .. } | Phase::Releasing { until } => Some(until),
+            Phase::Stopping { until, .. } | Phase::Leaving { until } => Some(until),
+            // A server that does not end has time until the database says that it leads no more.
+            Phase::Releasing { until } if !self.hands_over() => Some(until),
             _ => None,
         }
     }
@@ -532,11 +568,15 @@ impl<M: Mutants> Node<M> {
                     // What is in doubt may still be written, and giving the lease back is the last thing that is: it runs out.
                     self.log(LogEvent::Stopped { clean: false });
                     self.exit(0);
-                } else if (idle && !self.claims.in_flight()) || over {
+                } else if (idle && !self.claims.in_flight() && !self.membership.is_leaving()) || over {
                     self.release(fence, until);
                 }
             }
-            Phase::Releasing { until } if until <= self.now.mono => {
+            Phase::Leaving { until } if !self.membership.is_leaving() || until <= self.now.mono => {
+                self.log(LogEvent::Stopped { clean: true });
+                self.exit(0);
+            }
+            Phase::Releasing { until } if until <= self.now.mono && !self.hands_over() => {
                 self.log(LogEvent::Stopped { clean: false });
                 self.exit(0);
             }
@@ -555,6 +595,9 @@ impl<M: Mutants> Node<M> {
     pub(super) fn on_release(&mut self, outcome: Result<Verdict, Failure>) {
         if !matches!(self.phase, Phase::Releasing { .. }) {
             return;
+        }
+        if self.hands_over() {
+            return self.free_the_lock();
         }
         self.log(LogEvent::Stopped { clean: matches!(outcome, Ok(Verdict::Release(true))) });
         self.exit(0);

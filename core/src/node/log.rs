@@ -28,6 +28,12 @@ pub enum LogEvent {
     /// `database: the address leads to another server; its answers are not believed`: the primary of before a promotion, or
     /// another system. Said once until it leads back.
     LedAstray { to: String },
+    /// `cluster: handing the lead over`: it was asked for.
+    HandingOver { node_id: NodeId, term: Term },
+    /// `cluster: handed the lead over; standing by`
+    HandedOver { node_id: NodeId, term: Term },
+    /// `cluster: another process has this node id; waiting until it has fallen silent`
+    NodeIdHeld { node_id: NodeId, host: String, pid: u32 },
     /// `recovered active executions from history`
     Recovered { executions: u64, resident: u64, in_flight: u64, recovery_ms: u64 },
     /// `definition unreadable`: a stored definition that this version cannot read; its executions are quarantined.
@@ -93,6 +99,9 @@ impl LogEvent {
             | LogEvent::LeaseLost { .. }
             | LogEvent::Promoted { .. }
             | LogEvent::LedAstray { .. }
+            | LogEvent::HandingOver { .. }
+            | LogEvent::HandedOver { .. }
+            | LogEvent::NodeIdHeld { .. }
             | LogEvent::ElectionLockLost
             | LogEvent::FenceLost { .. }
             | LogEvent::ClockStepped { .. } => "orbit_runtime::cluster",
@@ -118,6 +127,7 @@ impl LogEvent {
             | LogEvent::Promoted { .. }
             | LogEvent::LedAstray { .. }
             | LogEvent::ElectionLockLost
+            | LogEvent::NodeIdHeld { .. }
             | LogEvent::ClockStepped { .. } => Level::Warn,
             _ => Level::Info,
         }

@@ -3,7 +3,8 @@
 //! One input, then effects until `None`, then wait. [`Node`] itself only routes; what it decides lives in:
 //!
 //! * `lifecycle`: becoming the writer, recovering, the regular check, stopping.
-//! * `standby`: a server of a cluster in which one leads: waiting in line, following, stepping down.
+//! * `standby`: a server of a cluster in which one leads: waiting in line, following, stepping down. `hand_over`: stepping
+//!   down because somebody asks for it.
 //! * `lease`: how it comes to lead by a lease, and keeps it.
 //! * `request`: requests about workflows and executions; `read`: those that are only read; `worker`: requests of workers;
 //!   `probe`: how the server is.
@@ -14,7 +15,7 @@
 //! * `promotion`: another timeline of the database is seen: what is in memory may not be there any more.
 //! * `away`: what is said at once while the database does not answer.
 //! * `trouble`: what the log says of a store that fails.
-//! * `registry`: who registered here, for people.
+//! * `registry`: who registered here, for people. `membership`: this server among those of its cluster.
 //! * `claim`: tasks from the queue for waiting polls; `queue`: what waits in it, for people.
 
 mod ask;
@@ -27,12 +28,15 @@ pub mod counters;
 mod draft;
 pub mod effect;
 mod family;
+mod hand_over;
 mod idle;
 pub mod input;
+mod latency;
 mod lease;
 mod lifecycle;
 mod load;
 pub mod log;
+mod membership;
 mod probe;
 mod promotion;
 mod queue;
@@ -113,6 +117,8 @@ pub enum Timer {
     Orphan,
     /// The registry of workers is brought up to date.
     Registry,
+    /// The other servers are told that this one lives.
+    Beat,
     /// A long poll ends.
     Poll,
     /// A wait or another request ends.
@@ -176,6 +182,8 @@ pub struct Node<M: Mutants = NoMutants> {
     troubles: trouble::Troubles,
     queue: queue::Queue,
     registry: registry::Registry,
+    membership: membership::Membership,
+    appends: latency::Latency,
 
     sessions: Sessions,
     attempts: Attempts,
@@ -208,6 +216,7 @@ pub(crate) enum Purpose {
         leads: bool,
     },
     Release,
+    Unlock,
     Recover,
     RecoverHot,
     Append(Vec<commit::Flight>),
@@ -222,6 +231,8 @@ pub(crate) enum Purpose {
     Read(RequestId),
     SaveWorker,
     KeepWorkers,
+    Beat,
+    Leave,
 }
 
 impl Purpose {
@@ -278,6 +289,8 @@ impl<M: Mutants> Node<M> {
             troubles: trouble::Troubles::default(),
             queue: queue::Queue::default(),
             registry: registry::Registry::default(),
+            membership: membership::Membership::new(incarnation, now.mono),
+            appends: latency::Latency::default(),
             sessions: Sessions::new(config.session_timeout),
             attempts: Attempts::default(),
             polls: Polls::default(),
@@ -349,6 +362,7 @@ impl<M: Mutants> Node<M> {
             (serving(self.sessions.next_silence()), Timer::Session),
             (serving(self.attempts.next_given_up()), Timer::Orphan),
             (self.next_registry(), Timer::Registry),
+            (self.next_beat(), Timer::Beat),
             (self.polls.next_deadline(), Timer::Poll),
             (self.request_deadlines.first().map(|(at, _)| *at), Timer::Request),
             (self.next_away(), Timer::Away),
@@ -379,6 +393,7 @@ impl<M: Mutants> Node<M> {
         self.campaign_when_due();
         self.check_when_due();
         self.renew_when_due();
+        self.beat_when_due();
         if self.is_serving() {
             self.wake_executions();
             self.expire_sessions();
@@ -449,9 +464,10 @@ impl<M: Mutants> Node<M> {
             Purpose::Renewal => self.on_renewal(call.sent, outcome),
             Purpose::Check { leads } => self.on_check(call.sent, leads, outcome),
             Purpose::Release => self.on_release(outcome),
+            Purpose::Unlock => self.on_unlocked(),
             Purpose::Recover => self.on_recover(outcome),
             Purpose::RecoverHot => self.on_recover_hot(outcome),
-            Purpose::Append(flights) => self.on_append(flights, outcome),
+            Purpose::Append(flights) => self.on_append(call.sent, flights, outcome),
             Purpose::Claim(flight) => self.on_claim(flight, call.doubted, outcome),
             Purpose::Sweep => self.on_sweep(outcome),
             Purpose::Deploy(deploying) => self.on_deploy(deploying, outcome),
@@ -461,6 +477,8 @@ impl<M: Mutants> Node<M> {
             Purpose::Read(request) => self.on_read(request, outcome),
             Purpose::SaveWorker => {}
             Purpose::KeepWorkers => self.on_registry_kept(),
+            Purpose::Beat => self.on_beat(outcome),
+            Purpose::Leave => self.on_left(),
         }
     }
 
@@ -526,7 +544,7 @@ fn draw_uuid(rng: &mut ChaCha8Rng) -> Uuid {
 
 /// Whether a transaction of this name reads what people ask for.
 fn is_read(transaction: &str) -> bool {
-    matches!(transaction, "summary" | "summaries" | "history" | "workers" | "definitions")
+    matches!(transaction, "summary" | "summaries" | "history" | "workers" | "definitions" | "nodes")
 }
 
 /// What a certain failure of the database is to the one who asked.

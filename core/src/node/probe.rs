@@ -60,6 +60,10 @@ impl<M: Mutants> Node<M> {
             queue: self.queue.view(self.cluster_now()),
             ready: self.is_ready(),
             term: self.known_term().unwrap_or_default(),
+            leads: self.takes_requests(),
+            appends: self.appends.view(),
+            last_append_ms: self.appends.last_ms(self.now.mono),
+            clock_offset_ms: self.clock_offset_ms(),
         };
         self.answer(id, Response::ok(Reply::Metrics(Box::new(metrics))));
     }

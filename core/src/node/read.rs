@@ -1,6 +1,7 @@
 //! Requests about executions that are answered from memory, or read from the store.
 
 use super::away::unanswered;
+use super::membership::shown_nodes;
 use super::request::{Open, Read, unknown_execution};
 use super::{Connection, Node, Purpose, RequestId, view};
 use crate::api::error::{ApiError, ErrorCode};
@@ -131,6 +132,7 @@ impl<M: Mutants> Node<M> {
                 }
             }
             (Open::Read(Read::Workers), Verdict::Workers(rows)) => self.workers(rows),
+            (Open::Read(Read::Nodes), Verdict::Nodes(rows)) => shown_nodes(rows),
             (Open::Read(Read::Workflows(which)), Verdict::Definitions(rows)) => {
                 let which = which.clone();
                 self.know_definitions(rows);

@@ -55,6 +55,7 @@ pub(crate) enum Read {
     },
     History(ExecutionId),
     Workers,
+    Nodes,
     /// All definitions, or this one.
     Workflows(Option<(WorkflowName, Option<Version>)>),
     /// The value of a query, by the history.
@@ -116,6 +117,7 @@ impl<M: Mutants> Node<M> {
             Request::Heartbeat { session, holding } => self.heartbeat(id, session, holding),
             Request::Unregister { session } => self.unregister(id, session),
             Request::Report { session, results, form } => self.report(id, session, results, form),
+            Request::StepDown { term } => self.hand_lead_over(id, term),
             Request::Health
             | Request::Gate
             | Request::Ready
@@ -127,7 +129,8 @@ impl<M: Mutants> Node<M> {
             | Request::GetExecution(_)
             | Request::GetHistory { .. }
             | Request::Wait { .. }
-            | Request::ListWorkers => unreachable!("answered above"),
+            | Request::ListWorkers
+            | Request::ListNodes => unreachable!("answered above"),
         }
     }
 
@@ -142,6 +145,7 @@ impl<M: Mutants> Node<M> {
             }
             Request::Wait { execution, timeout } => self.wait(id, execution, timeout),
             Request::ListWorkers => self.read(id, Read::Workers, Transaction::Workers),
+            Request::ListNodes => self.list_nodes(id),
             other => return Some(other),
         }
         None

@@ -5,6 +5,7 @@
 //! incarnation, so that nothing of an earlier one is taken for its own.
 
 use super::lease::Lease;
+use super::hand_over::HandOver;
 use super::lifecycle::{LOCK_PAUSE, Phase};
 use super::request::Open;
 use super::{Connection, Effect, LogEvent, Node, Purpose, RequestId};
@@ -34,6 +35,8 @@ pub(crate) struct Cluster {
     held: Mono,
     unmoved: Mono,
     pub(super) lease: Lease,
+    /// The lead is being handed over.
+    pub(super) handing: Option<HandOver>,
 }
 
 impl<M: Mutants> Node<M> {
@@ -99,6 +102,7 @@ impl<M: Mutants> Node<M> {
     pub(super) fn follow(&mut self, row: FenceRow) {
         let now = (row.fence.term, leader_of(&row));
         let leader = now.1.clone();
+        self.see_successor(&row, leader.as_ref());
         self.cluster.seen = Some(row);
         if self.cluster.told.as_ref() != Some(&now) {
             let term = now.0;
@@ -188,7 +192,8 @@ impl<M: Mutants> Node<M> {
             OnLostLease::StepDown => LogEvent::LeadershipLost { node_id, reason: why },
             OnLostLease::Exit => LogEvent::LeaseLost { node_id, reason: why },
         });
-        let stopping = matches!(self.phase, Phase::Stopping { .. });
+        let stopping = matches!(self.phase, Phase::Stopping { .. }) && !self.hands_over();
+        self.end_hand_over(ApiError::new(ErrorCode::Fenced, format!("fenced: {reason}")));
         self.refuse_all(&format!("fenced: {reason}"));
         match on_lost_lease {
             _ if stopping => {
@@ -215,9 +220,13 @@ impl<M: Mutants> Node<M> {
         self.calls = before.calls;
         self.effects = before.effects;
         self.counters = before.counters;
+        self.appends = before.appends;
         self.clock = before.clock;
         self.troubles = before.troubles;
         self.cluster.seen = before.cluster.seen;
+        self.cluster.handing = before.cluster.handing;
+        self.membership = before.membership;
+        self.membership.forget();
     }
 
     /// What a standby does with a request: what only reads is read from the database, the rest is the leader's.

@@ -71,6 +71,8 @@ statements! {
     TakeLock => LockState,
     /// Waits in line for the election lock, for a while; what became of it, [`TakeLock`] says.
     StandInLine => (),
+    /// Gives the election lock of this session back; whether it was held.
+    FreeLock => bool,
     /// Reads the fence row and the database's clock.
     ReadFence => FenceRow,
     /// Moves the fence to a new term and incarnation, if it is still at the expected term.
@@ -125,6 +127,12 @@ statements! {
     ForgetWorkers => u64,
     /// Reads the registry of workers.
     ReadWorkers => Vec<WorkerRow>,
+    /// Writes the row of a server of a cluster; gives the row that is there instead, where another process has the name.
+    BeatNode => Option<NodeRow>,
+    /// Says in the row of a server that it has left.
+    LeaveNode => bool,
+    /// Reads the servers of the cluster.
+    ReadNodes => NodeRows,
 }
 
 /// See [`Statement::TakeLock`].
@@ -140,6 +148,10 @@ pub struct TakeLock;
 pub struct StandInLine {
     pub slice: Duration,
 }
+
+/// See [`Statement::FreeLock`]. Whoever waits in line has it then.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FreeLock;
 
 /// Whose the election lock is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -540,14 +552,87 @@ pub struct ForgetWorkers {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReadWorkers;
 
+/// See [`Statement::BeatNode`]: a server of a cluster registers, and says that it lives (design, section 5).
+///
+/// The row is made, or replaced where it is of this incarnation and an earlier beat, where whoever had the name has left,
+/// or where it is exactly the one that is to be replaced. Nothing else is looked at, so a beat that commits late changes
+/// nothing, and several of them move the row once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BeatNode {
+    /// As it is to be; when it beat, the database's clock says.
+    pub node: NodeRow,
+    /// The incarnation and the beat of another process of this name that has fallen silent.
+    pub replaces: Option<(Incarnation, u64)>,
+}
+
+impl BeatNode {
+    /// Whether it takes the place of this row.
+    pub fn may_replace(&self, there: &NodeRow) -> bool {
+        let mine = there.incarnation == self.node.incarnation;
+        let left = there.heartbeat_ms == ClusterMs(0);
+        match mine {
+            true => !left && there.beats < self.node.beats,
+            false => left || self.replaces == Some((there.incarnation, there.beats)),
+        }
+    }
+}
+
+/// A row of `orbit_nodes`: a server of a cluster, for people.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeRow {
+    pub node_id: NodeId,
+    /// The process's: it stays the same, whichever terms the process leads.
+    pub incarnation: Incarnation,
+    /// The address that others are told of it.
+    pub addr: Option<String>,
+    /// The host that it runs on, and its process id there.
+    pub host: String,
+    pub pid: u32,
+    /// Orbit's version.
+    pub version: String,
+    /// `leader` or `standby`.
+    pub role: String,
+    /// The newest term that it knows of; 0 where it knows none.
+    pub term: Term,
+    /// Over the settings that servers of one cluster have in common: where it differs, they do.
+    pub config_digest: String,
+    /// The server's wall clock minus the database's, in milliseconds.
+    pub clock_offset_ms: i64,
+    /// When the process began, by the database's clock.
+    pub started_ms: ClusterMs,
+    /// How often this incarnation has said that it lives.
+    pub beats: u64,
+    /// When it last did, by the database's clock; 0 once it has left.
+    pub heartbeat_ms: ClusterMs,
+}
+
+/// See [`Statement::LeaveNode`]: its heartbeat becomes 0, where the row is of this incarnation. Gives whether it was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeaveNode {
+    pub node_id: NodeId,
+    pub incarnation: Incarnation,
+}
+
+/// See [`Statement::ReadNodes`]: all of them, by name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReadNodes;
+
+/// Rows of [`ReadNodes`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeRows {
+    pub nodes: Vec<NodeRow>,
+    /// The database's clock when they were read.
+    pub clock: ClusterMs,
+}
+
 macro_rules! writes {
     ($($name:ident: $writes:literal),+ $(,)?) => { $(impl $name { const WRITES: bool = $writes; })+ };
 }
 writes! {
-    TakeLock: false, StandInLine: false, ReadFence: false, RaiseFence: true, RequeueClaims: true, RequeueStrays: true, ClearHolder: true, MoveFence: true, ReadLease: false, TakeLease: true,
+    TakeLock: false, StandInLine: false, FreeLock: false, ReadFence: false, RaiseFence: true, RequeueClaims: true, RequeueStrays: true, ClearHolder: true, MoveFence: true, ReadLease: false, TakeLease: true,
     RenewLease: true, FreeLease: true, SeizeLease: true, Append: true, ClaimTasks: true, LockFence: true,
     LookForGroups: false,
     PutDefinition: true, ReadDefinitions: false, ReadHistories: false, ReadDue: false, ReadTotals: false,
     ReadSummary: false, ListSummaries: false, ReadHistory: false, PutWorker: true, SeeWorkers: true,
-    ForgetWorkers: true, ReadWorkers: false,
+    ForgetWorkers: true, ReadWorkers: false, BeatNode: true, LeaveNode: true, ReadNodes: false,
 }

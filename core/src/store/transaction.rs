@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The version of the tables that this Orbit reads and writes.
-pub const SCHEMA_VERSION: u32 = 3;
+pub const SCHEMA_VERSION: u32 = 4;
 
 /// A transaction, as data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,6 +21,8 @@ pub enum Transaction {
     Hold,
     /// Waits in line for the election lock, for a slice of time.
     Line(StandInLine),
+    /// Gives the election lock back.
+    Unlock,
     /// Reads the fence and the database's clock.
     Check,
     /// Gives the fence up at a clean stop.
@@ -63,6 +65,12 @@ pub enum Transaction {
     KeepWorkers(KeepWorkers),
     /// Reads the registry of workers.
     Workers,
+    /// A server of a cluster says that it lives.
+    Beat(Box<BeatNode>),
+    /// A server of a cluster leaves it.
+    Leave(LeaveNode),
+    /// Reads the servers of the cluster.
+    Nodes,
 }
 
 /// Who wants to become the writer.
@@ -87,6 +95,8 @@ pub enum Verdict {
     Campaign(CampaignVerdict),
     Hold(LockState),
     Line(LockState),
+    /// Whether this session held it.
+    Unlock(bool),
     /// The fence row as it is.
     Check(FenceRow),
     /// Whether the fence was still this one.
@@ -111,6 +121,11 @@ pub enum Verdict {
     /// How many workers are forgotten.
     KeepWorkers(u64),
     Workers(Vec<WorkerRow>),
+    /// Whose row it is instead, where another process has the name.
+    Beat(Option<Box<NodeRow>>),
+    /// Whether the row was this process's.
+    Leave(bool),
+    Nodes(NodeRows),
 }
 
 /// What a campaign gave.
@@ -159,6 +174,7 @@ impl Transaction {
             Transaction::Campaign(_) => "campaign",
             Transaction::Hold => "hold",
             Transaction::Line(_) => "line",
+            Transaction::Unlock => "unlock",
             Transaction::Check => "check",
             Transaction::Release(_) => "release",
             Transaction::TakeLease(_) => "take_lease",
@@ -180,6 +196,9 @@ impl Transaction {
             Transaction::SaveWorker(_) => "save_worker",
             Transaction::KeepWorkers(_) => "keep_workers",
             Transaction::Workers => "workers",
+            Transaction::Beat(_) => "beat",
+            Transaction::Leave(_) => "leave",
+            Transaction::Nodes => "nodes",
         }
     }
 
@@ -207,6 +226,8 @@ impl Transaction {
                 | Transaction::Deploy(_)
                 | Transaction::SaveWorker(_)
                 | Transaction::KeepWorkers(_)
+                | Transaction::Beat(_)
+                | Transaction::Leave(_)
         )
     }
 
@@ -216,6 +237,7 @@ impl Transaction {
             Transaction::Campaign(campaign) => campaign.step(seen),
             Transaction::Hold => Step::Last(vec![TakeLock.into()]),
             Transaction::Line(wait) => stand_in_line(wait, seen),
+            Transaction::Unlock => Step::Last(vec![FreeLock.into()]),
             Transaction::Check => Step::Last(vec![ReadFence.into()]),
             Transaction::Release(fence) => Step::Last(vec![ClearHolder { fence: *fence }.into()]),
             Transaction::TakeLease(campaign) => campaign.step(seen),
@@ -240,6 +262,9 @@ impl Transaction {
                 Step::Last(std::iter::once(see).chain(keep.forget.clone().map(Statement::from)).collect())
             }
             Transaction::Workers => Step::Last(vec![ReadWorkers.into()]),
+            Transaction::Beat(beat) => Step::Last(vec![(**beat).clone().into()]),
+            Transaction::Leave(leave) => Step::Last(vec![leave.clone().into()]),
+            Transaction::Nodes => Step::Last(vec![ReadNodes.into()]),
         }
     }
 
@@ -250,6 +275,7 @@ impl Transaction {
             Transaction::Campaign(campaign) => campaign.verdict(seen),
             Transaction::Hold => Verdict::Hold(*TakeLock::of(last())),
             Transaction::Line(_) => Verdict::Line(*TakeLock::of(last())),
+            Transaction::Unlock => Verdict::Unlock(*FreeLock::of(last())),
             Transaction::Check => Verdict::Check(ReadFence::of(last()).clone()),
             Transaction::Release(_) => Verdict::Release(*ClearHolder::of(last())),
             Transaction::TakeLease(campaign) => campaign.verdict(seen),
@@ -280,6 +306,9 @@ impl Transaction {
                 Verdict::KeepWorkers(keep.forget.as_ref().map_or(0, |_| *ForgetWorkers::of(last())))
             }
             Transaction::Workers => Verdict::Workers(ReadWorkers::of(last()).clone()),
+            Transaction::Beat(_) => Verdict::Beat(BeatNode::of(last()).clone().map(Box::new)),
+            Transaction::Leave(_) => Verdict::Leave(*LeaveNode::of(last())),
+            Transaction::Nodes => Verdict::Nodes(ReadNodes::of(last()).clone()),
         }
     }
 }

@@ -51,6 +51,15 @@ pub fn write(event: &LogEvent) {
         LogEvent::LedAstray { to } => {
             tracing::warn!(target: CLUSTER, %to, "database: the address leads to another server; its answers are not believed");
         }
+        LogEvent::HandingOver { node_id, term } => {
+            tracing::info!(target: CLUSTER, %node_id, %term, "cluster: handing the lead over");
+        }
+        LogEvent::HandedOver { node_id, term } => {
+            tracing::info!(target: CLUSTER, %node_id, %term, "cluster: handed the lead over; standing by");
+        }
+        LogEvent::NodeIdHeld { node_id, host, pid } => {
+            tracing::warn!(target: CLUSTER, %node_id, %host, pid, "cluster: another process has this node id; waiting until it has fallen silent");
+        }
         LogEvent::Recovered { executions, resident, in_flight, recovery_ms } => {
             tracing::info!(target: ENGINE, executions, in_flight, resident, recovery_ms, "recovered active executions from history");
         }

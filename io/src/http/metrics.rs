@@ -1,7 +1,7 @@
 //! The figures as Prometheus reads them (text format 0.0.4).
 
 use crate::postgres::figures::DatabaseFigures;
-use orbit_core::api::response::{Metrics, QueueView};
+use orbit_core::api::response::{LatencyView, Metrics, QueueView};
 use std::fmt::{Display, Write};
 
 /// The content type of the text.
@@ -55,6 +55,7 @@ const HELP: &[(&str, &str)] = &[
     ("appends", "Appends committed."),
     ("append_groups", "Groups written by appends."),
     ("appends_fenced", "Groups rejected because another server had taken over."),
+    ("failovers", "Times that this server came to lead after another leadership."),
     ("calls_unknown", "Store calls whose outcome was unknown at first."),
     ("executions_loaded", "Executions loaded from the store."),
     ("executions_parked", "Executions that left memory while they wait."),
@@ -79,6 +80,7 @@ pub fn render(metrics: &Metrics, process: &Process) -> String {
         ("orbit_open_attempts", "Task attempts at workers.", metrics.open_attempts),
         ("orbit_waiting_polls", "Long polls that wait for a task.", metrics.waiting_polls),
         ("orbit_ready", "Whether this server serves writes.", metrics.ready.into()),
+        ("orbit_leader", "Whether this server leads.", metrics.leads.into()),
         ("orbit_term", "The number of leaderships of the database so far.", metrics.term.0),
         ("orbit_http_connections", "Open HTTP connections.", process.connections),
     ];
@@ -86,6 +88,7 @@ pub fn render(metrics: &Metrics, process: &Process) -> String {
         figure(&mut text, name, "gauge", help, value);
     }
     queue(&mut text, &metrics.queue);
+    appends(&mut text, metrics);
     figure(&mut text, "orbit_http_requests_total", "counter", "HTTP requests answered.", process.requests);
     if let Some(bytes) = process.resident_bytes {
         figure(&mut text, "process_resident_memory_bytes", "gauge", "Resident memory in bytes.", bytes);
@@ -143,6 +146,32 @@ fn queue(text: &mut String, queue: &QueueView) {
     }
 }
 
+/// How long appends take, when the last one was, and what time it is.
+fn appends(text: &mut String, metrics: &Metrics) {
+    let LatencyView { buckets, count, sum_us } = &metrics.appends;
+    let name = "orbit_append_seconds";
+    title(text, name, "histogram", "How long appends took, from sending to answer.");
+    for (bound_us, count) in buckets {
+        line(text, format_args!("{name}_bucket{{le=\"{}\"}}", seconds(*bound_us)), count);
+    }
+    line(text, format_args!("{name}_bucket{{le=\"+Inf\"}}"), count);
+    line(text, format_args!("{name}_sum"), seconds(*sum_us));
+    line(text, format_args!("{name}_count"), count);
+    if let Some(ms) = metrics.last_append_ms {
+        let help = "How long ago the last append committed.";
+        figure(text, "orbit_last_append_age_seconds", "gauge", help, seconds(ms.saturating_mul(1_000)));
+    }
+    if let Some(ms) = metrics.clock_offset_ms {
+        let help = "By how much this server's clock is ahead of the database's.";
+        figure(text, "orbit_clock_offset_seconds", "gauge", help, ms as f64 / 1_000.0);
+    }
+}
+
+/// Microseconds as seconds.
+fn seconds(us: u64) -> f64 {
+    us as f64 / 1_000_000.0
+}
+
 fn figure(text: &mut String, name: &str, kind: &str, help: &str, value: impl Display) {
     title(text, name, kind, help);
     line(text, name, value);
@@ -174,6 +203,10 @@ mod tests {
             queue: QueueView { tasks: 9, oldest_ms: 61_005, by_task: vec![("a".into(), 7), ("b\"\\".into(), 2)] },
             ready: true,
             term: Term(9),
+            leads: true,
+            appends: LatencyView { buckets: vec![(2_500, 3), (1_000_000, 4)], count: 5, sum_us: 12_034_500 },
+            last_append_ms: Some(1_250),
+            clock_offset_ms: Some(-40),
         }
     }
 
@@ -213,6 +246,14 @@ mod tests {
             r#"orbit_queued_tasks_by_name{task_name="b\"\\"} 2"#,
             "orbit_ready 1",
             "orbit_term 9",
+            "orbit_leader 1",
+            r#"orbit_append_seconds_bucket{le="0.0025"} 3"#,
+            r#"orbit_append_seconds_bucket{le="1"} 4"#,
+            r#"orbit_append_seconds_bucket{le="+Inf"} 5"#,
+            "orbit_append_seconds_sum 12.0345",
+            "orbit_append_seconds_count 5",
+            "orbit_last_append_age_seconds 1.25",
+            "orbit_clock_offset_seconds -0.04",
             "orbit_http_connections 6",
             "orbit_http_requests_total 8",
             "process_resident_memory_bytes 4096",

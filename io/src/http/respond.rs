@@ -55,6 +55,8 @@ pub fn render(response: &Response, request_id: &str, process: impl FnOnce() -> P
         Reply::Reported(outcomes) => text_of(&ReportedText { outcomes: Outcomes { outcomes, request_id } }),
         Reply::ReportedOne(outcome) => text_of(&OutcomeText::of(outcome, request_id)),
         Reply::Workers(reply) => text_of(reply),
+        Reply::Nodes(reply) => text_of(reply),
+        Reply::SteppedDown(reply) => text_of(reply),
         Reply::Health(reply) => text_of(reply),
         Reply::Ready(reply) => text_of(reply),
         Reply::Probe { ok } => {

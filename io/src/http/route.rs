@@ -7,6 +7,7 @@
 //! keys that stand twice, numbers out of their bounds and texts too long are refused with the place and what would be
 //! right. Whether what a request names exists is the node's to say.
 
+pub(super) mod cluster;
 pub(super) mod executions;
 pub(super) mod tasks;
 pub(super) mod workers;
@@ -57,6 +58,8 @@ pub enum Resource {
     Unregister,
     Complete,
     Fail,
+    Nodes,
+    StepDown,
     Health,
     Ready,
     Metrics,
@@ -159,6 +162,8 @@ templates! {
     Resource::Unregister => "/v1/workers/unregister",
     Resource::Complete => "/v1/tasks/complete",
     Resource::Fail => "/v1/tasks/fail",
+    Resource::Nodes => "/v1/nodes",
+    Resource::StepDown => "/v1/cluster/step-down",
     Resource::Health => "/v1/health",
     Resource::Ready => "/v1/ready",
     Resource::Metrics => "/v1/metrics",
@@ -168,7 +173,8 @@ templates! {
 }
 
 /// The routes below `/v1`, for the error about those that are not.
-const COLLECTIONS: [&str; 7] = ["workflows", "executions", "workers", "tasks", "health", "metrics", "schemas"];
+const COLLECTIONS: [&str; 9] =
+    ["workflows", "executions", "workers", "tasks", "nodes", "cluster", "health", "metrics", "schemas"];
 
 impl Resource {
     /// The resource of a path, or NOT_FOUND, or INVALID_REQUEST where a name in it cannot be one.
@@ -205,6 +211,8 @@ impl Resource {
                 name: WorkflowName::new(named("name", name)?),
                 version: Some(Version::new(named("version", version)?)),
             },
+            Some(["v1", "nodes"]) => Resource::Nodes,
+            Some(["v1", "cluster", "step-down"]) => Resource::StepDown,
             Some(["v1", "health"]) => Resource::Health,
             Some(["v1", "ready"]) => Resource::Ready,
             Some(["v1", "metrics"]) => Resource::Metrics,
@@ -234,13 +242,13 @@ impl Resource {
     /// Whether a method does anything to it.
     pub fn takes(&self, verb: Verb) -> bool {
         use Resource::{
-            Cancel, Complete, Executions, Fail, Heartbeat, Poll, Register, Signal, Terminate, Unregister, Update,
-            Workflows,
+            Cancel, Complete, Executions, Fail, Heartbeat, Poll, Register, Signal, StepDown, Terminate, Unregister,
+            Update, Workflows,
         };
         match self {
             Workflows | Executions => true,
             Cancel(_) | Terminate(_) | Signal { .. } | Update { .. } => verb == Verb::Post,
-            Register | Poll | Heartbeat | Unregister | Complete | Fail => verb == Verb::Post,
+            Register | Poll | Heartbeat | Unregister | Complete | Fail | StepDown => verb == Verb::Post,
             _ => verb == Verb::Get,
         }
     }
@@ -326,6 +334,7 @@ impl Resource {
                         Resource::Query { execution, name } => {
                             Request::Query { execution: execution.clone(), name: name.clone() }
                         }
+                        Resource::Nodes => Request::ListNodes,
                         _ => Request::ListWorkers,
                     })
                 }
@@ -341,6 +350,7 @@ impl Resource {
         let payloads = Payloads { max_bytes: limits.max_payload_bytes, body_bytes: body.len() };
         match self {
             Resource::Workflows => workflows::deploy(query, media, body),
+            Resource::StepDown => cluster::step_down(body).map(Routed::from),
             Resource::Cancel(id) => {
                 let reason = executions::reason(body)?;
                 Ok(Request::Cancel { execution: id.clone(), reason }.into())

@@ -23,6 +23,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, title: "the first tables", sql: include_str!("migrations/0001_first.sql") },
     Migration { version: 2, title: "election by lease", sql: include_str!("migrations/0002_leases.sql") },
     Migration { version: 3, title: "promotions of a replica", sql: include_str!("migrations/0003_timelines.sql") },
+    Migration { version: 4, title: "the servers of a cluster", sql: include_str!("migrations/0004_nodes.sql") },
 ];
 
 /// Made before the first version: which one the tables are of.
@@ -209,6 +210,11 @@ fn lock(client: &mut Client, patience: Duration) -> Result<(), MigrateError> {
 
 /// Who holds the lock now.
 pub fn holder(client: &mut Client) -> Result<Option<LockHolder>, MigrateError> {
+    holder_of(client, LOCK)
+}
+
+/// Which session holds the advisory lock of this key now.
+pub fn holder_of(client: &mut Client, key: i64) -> Result<Option<LockHolder>, MigrateError> {
     let row = client.query_opt(
         "SELECT a.pid, coalesce(a.application_name, ''), host(a.client_addr),
                 coalesce(extract(epoch FROM clock_timestamp() - greatest(a.backend_start, a.xact_start)), 0)::bigint
@@ -217,7 +223,7 @@ pub fn holder(client: &mut Client) -> Result<Option<LockHolder>, MigrateError> {
              AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
              AND (l.classid::bigint << 32 | l.objid::bigint) = $1
          LIMIT 1",
-        &[&LOCK],
+        &[&key],
     )?;
     Ok(row.map(|row| LockHolder { pid: row.get(0), application: row.get(1), client: row.get(2), seconds: row.get(3) }))
 }

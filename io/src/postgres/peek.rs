@@ -3,10 +3,11 @@
 use crate::contents::Contents;
 use crate::postgres::address::Address;
 use crate::postgres::connect::{Connector, Role, ServerSettings, Timeouts};
-use crate::postgres::migrate::{self, Migration};
+use crate::postgres::migrate::{self, LockHolder, Migration};
 use crate::postgres::open::{self, OpenError};
 use crate::postgres::statement::column::{self, get};
-use crate::postgres::statement::{Link, Trouble, fence};
+use crate::postgres::statement::{Link, Trouble, fence, nodes};
+use orbit_core::store::statement::NodeRows;
 use orbit_core::store::transaction::SCHEMA_VERSION;
 use std::time::Duration;
 
@@ -14,8 +15,10 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Peek {
     pub contents: Contents,
-    /// Whether some server has the election lock now.
-    pub held: bool,
+    /// The session that has the election lock now.
+    pub lock: Option<LockHolder>,
+    /// The servers of the cluster.
+    pub nodes: NodeRows,
     pub settings: ServerSettings,
 }
 
@@ -55,9 +58,11 @@ fn look(address: Address) -> Result<Peek, PeekError> {
         found if found > SCHEMA_VERSION => return Err(PeekError::NewerSchema { address: address_shown, found }),
         _ => {}
     }
+    let lock = migrate::holder_of(&mut opened.client, fence::ELECTION_LOCK)
+        .map_err(|error| open::of_migration(&address_shown, error))?;
     let settings = opened.settings.clone();
     let mut link = Link::new(opened);
-    read(&mut link, settings).map_err(|trouble| PeekError::Unreadable {
+    read(&mut link, settings, lock, found).map_err(|trouble| PeekError::Unreadable {
         address: address_shown,
         reason: match trouble {
             Trouble::Postgres(error) => crate::postgres::facts::message(&error),
@@ -67,7 +72,10 @@ fn look(address: Address) -> Result<Peek, PeekError> {
     })
 }
 
-fn read(link: &mut Link, settings: ServerSettings) -> Result<Peek, Trouble> {
+/// The first version of the tables in which servers of a cluster have rows.
+const WITH_NODES: u32 = 3;
+
+fn read(link: &mut Link, settings: ServerSettings, lock: Option<LockHolder>, found: u32) -> Result<Peek, Trouble> {
     link.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
     let fence = fence::read(link)?;
     let mut executions = link
@@ -76,7 +84,10 @@ fn read(link: &mut Link, settings: ServerSettings) -> Result<Peek, Trouble> {
         .map(|row| Ok((column::status(row, 0)?, column::number(row, 1)?)))
         .collect::<Result<Vec<_>, Trouble>>()?;
     executions.sort();
-    let held = fence::is_held(link)?;
+    let nodes = match found {
+        WITH_NODES.. => nodes::read(link)?,
+        _ => NodeRows { nodes: Vec::new(), clock: fence.clock },
+    };
     let row = link.query_opt(
         "SELECT (SELECT count(*) FROM orbit_tasks WHERE state = 'queued'),
                 (SELECT count(*) FROM orbit_tasks WHERE state = 'claimed'),
@@ -94,7 +105,7 @@ fn read(link: &mut Link, settings: ServerSettings) -> Result<Peek, Trouble> {
         definitions: count(3)?,
     };
     link.run("COMMIT")?;
-    Ok(Peek { contents, held, settings })
+    Ok(Peek { contents, lock, nodes, settings })
 }
 
 /// The versions of a database's tables.

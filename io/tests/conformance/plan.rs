@@ -528,6 +528,7 @@ pub fn kinds(reply: &Reply<Verdict>, commit: &Commit) -> Vec<&'static str> {
             Change::Defined { .. } | Change::WorkerSaved => "saved",
             Change::WorkersSeen { .. } => "workers seen",
             Change::WorkersForgotten { .. } => "workers forgotten",
+            Change::NodeBeat { .. } | Change::NodeLeft { .. } => "node",
         })
         .collect();
     let Reply::Done(verdict) = reply else { panic!("the model does not fail: {reply:?}") };

@@ -58,6 +58,7 @@ const DIALECT: Dialect = Dialect {
     leases:
         "SELECT name, epoch, CASE WHEN node_id IS NOT NULL THEN
         json_build_object('node_id', node_id, 'host', host, 'incarnation', incarnation) END AS holder FROM orbit_leases",
+    nodes: true,
 };
 
 /// The tables of a database, as the model shows its own.

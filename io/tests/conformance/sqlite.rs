@@ -60,6 +60,7 @@ const DIALECT: Dialect = Dialect {
     payload: "CAST(payload AS TEXT)",
     // There is none: a server alone has nobody who could take it.
     leases: "SELECT 'leader' AS name, 0 AS epoch, NULL AS holder",
+    nodes: false,
 };
 
 /// Rows as objects. A column named `json_x` holds the JSON text of `x`; sixteen bytes are a UUID.

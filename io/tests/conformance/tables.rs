@@ -12,11 +12,13 @@ pub struct Dialect {
     pub payload: &'static str,
     /// The lease, with its holder as a JSON object, or null.
     pub leases: &'static str,
+    /// Whether there are servers of a cluster.
+    pub nodes: bool,
 }
 
 /// All of them; `rows` gives those of a query, as objects.
 pub fn dump(dialect: &Dialect, mut rows: impl FnMut(&str) -> Value) -> Value {
-    let Dialect { json, holder, payload, leases } = dialect;
+    let Dialect { json, holder, payload, leases, nodes } = dialect;
     let [labels, document, contracts] = ["labels", "document", "contracts"].map(json);
     json!({
         "orbit_cluster": rows(&format!(
@@ -48,5 +50,6 @@ pub fn dump(dialect: &Dialect, mut rows: impl FnMut(&str) -> Value) -> Value {
         "orbit_workers": rows(&format!(
             "SELECT worker_id, runtime, sdk, {contracts}, last_seen_ms FROM orbit_workers ORDER BY worker_id",
         )),
+        "orbit_nodes": if *nodes { rows("SELECT * FROM orbit_nodes ORDER BY node_id") } else { json!([]) },
     })
 }

@@ -3,9 +3,9 @@
 use super::support::{SESSION, Says, Server, fine, one_task, poll, quick, session, token};
 use orbit_core::api::request::{ListExecutions, Message, Poll, Register, ReportForm, Start, TaskOutcome, TaskResult};
 use orbit_core::api::response::{
-    Accepted, Cancels, Deployed, ExecutionItem, ExecutionView, Executions, Health, History, Metrics, Queried,
-    QueueView, Ready, Registered, Reply, ResultOutcome, Signalled, Started, Updated, WorkerView, Workers, WorkflowItem,
-    WorkflowView, Workflows,
+    Accepted, Cancels, Deployed, ExecutionItem, ExecutionView, Executions, Health, History, LatencyView, Metrics,
+    NodeView, Nodes, Queried, QueueView, Ready, Registered, Reply, ResultOutcome, Signalled, Started, SteppedDown,
+    Updated, WorkerView, Workers, WorkflowItem, WorkflowView, Workflows,
 };
 use orbit_core::api::{ApiError, ErrorCode, Request, Response};
 use orbit_core::execution::event::{Event, Labels, Recorded, TaskError};
@@ -401,6 +401,23 @@ fn about_tasks() -> Vec<Exchange> {
     ]
 }
 
+fn node() -> NodeView {
+    NodeView {
+        node_id: "a".into(),
+        addr: None,
+        role: "leader".into(),
+        live: true,
+        heartbeat_age_ms: Some(5),
+        term: Term(4),
+        version: "0.1.0".into(),
+        host: "h".into(),
+        pid: 7,
+        clock_offset_ms: -1,
+        config_digest: "00".into(),
+        started_ms: ClusterMs(9),
+    }
+}
+
 /// Figures of a node.
 pub fn metrics() -> Metrics {
     Metrics {
@@ -413,6 +430,10 @@ pub fn metrics() -> Metrics {
         queue: QueueView { tasks: 1, oldest_ms: 5, by_task: vec![("a".into(), 1)] },
         ready: true,
         term: Term(4),
+        leads: true,
+        appends: LatencyView { buckets: vec![(1_000, 2)], count: 3, sum_us: 4_500 },
+        last_append_ms: Some(1),
+        clock_offset_ms: Some(2),
     }
 }
 
@@ -467,6 +488,26 @@ fn about_the_server() -> Vec<Exchange> {
             status: 503,
             answer: json!({"role": "single", "node_id": null, "term": null, "leader": null, "ready": false,
                 "reason": "recovering"}),
+        },
+        Exchange {
+            method: "GET",
+            target: "/v1/nodes",
+            body: Value::Null,
+            request: Request::ListNodes,
+            response: Response::ok(Reply::Nodes(Nodes { nodes: vec![node()] })),
+            status: 200,
+            answer: json!({"nodes": [{"node_id": "a", "addr": null, "role": "leader", "live": true,
+                "heartbeat_age_ms": 5, "term": 4, "version": "0.1.0", "host": "h", "pid": 7, "clock_offset_ms": -1,
+                "config_digest": "00", "started_ms": 9}]}),
+        },
+        Exchange {
+            method: "POST",
+            target: "/v1/cluster/step-down",
+            body: json!({"term": 4}),
+            request: Request::StepDown { term: Some(Term(4)) },
+            response: Response::ok(Reply::SteppedDown(SteppedDown { term: Term(4), leader: None })),
+            status: 200,
+            answer: json!({"term": 4, "leader": null}),
         },
         Exchange {
             method: "GET",

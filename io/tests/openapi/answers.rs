@@ -5,8 +5,8 @@ use crate::events::{events, failure, json_of, token};
 use crate::operations;
 use orbit_core::api::response::{
     Accepted, Assignment, Cancels, Deployed, ExecutionItem, ExecutionView, Executions, Health, History, Leader,
-    ParentView, Polled, Queried, Ready, Registered, Reply, ResultOutcome, SessionView, Signalled, Started, Updated,
-    WorkerView, Workers, WorkflowItem, WorkflowView, Workflows,
+    NodeView, Nodes, ParentView, Polled, Queried, Ready, Registered, Reply, ResultOutcome, SessionView, Signalled,
+    Started, SteppedDown, Updated, WorkerView, Workers, WorkflowItem, WorkflowView, Workflows,
 };
 use orbit_core::api::{ApiError, ErrorCode, Response};
 use orbit_core::definition::{LocatedProblem, Location, Problem};
@@ -162,6 +162,23 @@ fn assignment(full: bool) -> Assignment {
     }
 }
 
+fn node(full: bool) -> NodeView {
+    NodeView {
+        node_id: "orbit-0".into(),
+        addr: full.then(|| "http://orbit-0:7233".into()),
+        role: if full { "leader".into() } else { "standby".into() },
+        live: full,
+        heartbeat_age_ms: full.then_some(4),
+        term: Term(7),
+        version: "0.1.0".into(),
+        host: "h".into(),
+        pid: 1,
+        clock_offset_ms: -4,
+        config_digest: "5f2ab01c".into(),
+        started_ms: ClusterMs(5),
+    }
+}
+
 /// An answer of each kind, with all that it can have and with as little; and the routes that it may be given on. Does
 /// not compile where a kind of answer is new.
 fn replies() -> Vec<(Response, &'static [&'static str])> {
@@ -255,6 +272,8 @@ fn replies() -> Vec<(Response, &'static [&'static str])> {
             Reply::Reported(outcomes()),
             Reply::ReportedOne(outcomes().remove(0)),
             Reply::Workers(Workers { workers: vec![worker] }),
+            Reply::Nodes(Nodes { nodes: vec![node(full)] }),
+            Reply::SteppedDown(SteppedDown { term: Term(7), leader: leader(full) }),
             Reply::Health(health),
             Reply::Ready(ready),
         ]);
@@ -279,6 +298,8 @@ fn replies() -> Vec<(Response, &'static [&'static str])> {
             Reply::Unregistered => &["POST /v1/workers/unregister"],
             Reply::Reported(_) | Reply::ReportedOne(_) => &["POST /v1/tasks/complete", "POST /v1/tasks/fail"],
             Reply::Workers(_) => &["GET /v1/workers"],
+            Reply::Nodes(_) => &["GET /v1/nodes"],
+            Reply::SteppedDown(_) => &["POST /v1/cluster/step-down"],
             Reply::Health(_) => &["GET /v1/health"],
             Reply::Ready(_) => &["GET /v1/ready"],
             // Not JSON, and errors: tests of their own.

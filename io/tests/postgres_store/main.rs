@@ -12,6 +12,7 @@ mod kind;
 mod late;
 mod lease;
 mod line;
+mod nodes;
 mod others;
 mod outdated;
 mod pooler;

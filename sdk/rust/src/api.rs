@@ -431,6 +431,46 @@ pub struct Leader {
     pub addr: Option<String>,
 }
 
+#[derive(Debug, Deserialize)]
+pub(crate) struct NodeList {
+    pub nodes: Vec<NodeInfo>,
+}
+
+/// A server of a cluster, as it said last.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeInfo {
+    pub node_id: String,
+    #[serde(default)]
+    pub addr: Option<String>,
+    /// `leader`, `standby`, or `single` for one that is alone.
+    pub role: String,
+    /// Whether it has been heard of lately.
+    pub live: bool,
+    /// How long ago it said that it lives; none where it has left.
+    #[serde(default)]
+    pub heartbeat_age_ms: Option<u64>,
+    /// The newest term that it knows of.
+    pub term: u64,
+    pub version: String,
+    pub host: String,
+    pub pid: u32,
+    /// Its clock minus the database's.
+    pub clock_offset_ms: i64,
+    /// Over the settings that the servers of a cluster have in common.
+    pub config_digest: String,
+    pub started_ms: i64,
+}
+
+/// What came of a step-down.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SteppedDown {
+    /// The term that has ended.
+    pub term: u64,
+    /// Who leads now; none where nobody else was there.
+    #[serde(default)]
+    pub leader: Option<Leader>,
+}
+
 /// `/v1/health`: answered by every running server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Health {

@@ -1,8 +1,8 @@
 //! The client: what programs and people ask of a server.
 
 use crate::api::{
-    Deployed, Execution, ExecutionsPage, Health, HistoryPage, Queried, Ready, Signalled, Started, Status, Updated,
-    WorkerInfo, WorkerList, Workflow, WorkflowList, WorkflowSummary,
+    Deployed, Execution, ExecutionsPage, Health, HistoryPage, NodeInfo, NodeList, Queried, Ready, Signalled, Started,
+    Status, SteppedDown, Updated, WorkerInfo, WorkerList, Workflow, WorkflowList, WorkflowSummary,
 };
 use crate::backoff::Backoff;
 use crate::error::Error;
@@ -275,6 +275,19 @@ impl Client {
     pub async fn workers(&self) -> Result<Vec<WorkerInfo>, Error> {
         let list: WorkerList = self.get("/v1/workers").await?;
         Ok(list.workers)
+    }
+
+    /// The servers of the cluster.
+    pub async fn nodes(&self) -> Result<Vec<NodeInfo>, Error> {
+        let list: NodeList = self.get("/v1/nodes").await?;
+        Ok(list.nodes)
+    }
+
+    /// Asks the leader of a cluster to hand the lead of this term over, and waits until it has. Whoever leads a later one
+    /// says that it is done, so that asking again ends no other lead.
+    pub async fn step_down(&self, term: u64) -> Result<SteppedDown, Error> {
+        let call = Call::post("/v1/cluster/step-down", &json!({"term": term}), ANSWER_DEADLINE);
+        self.ask(&call).await?.json()
     }
 
     /// What a running server says of itself.

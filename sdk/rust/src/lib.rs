@@ -38,8 +38,8 @@ mod worker;
 
 pub use api::{
     Contract, Deployed, ErrorBody, Event, Execution, ExecutionSummary, ExecutionsPage, Health, HistoryPage, Leader,
-    Parent, Problem, Ready, SessionInfo, Signalled, Started, Status, Updated, Waiting, WorkerInfo, Workflow,
-    WorkflowSummary,
+    NodeInfo, Parent, Problem, Ready, SessionInfo, Signalled, Started, Status, SteppedDown, Updated, Waiting,
+    WorkerInfo, Workflow, WorkflowSummary,
 };
 pub use client::{Client, ExecutionsQuery, Format, StartOptions};
 pub use error::{ApiError, Error};

@@ -96,6 +96,12 @@ impl Answer {
         .into()
     }
 
+    /// Whether it is the refusal of a server that does not serve (just now), where another one of the list may.
+    fn is_of_no_use(&self) -> bool {
+        let codes = ["NOT_LEADER", "NOT_READY", "FENCED"];
+        self.status == 503 && self.error().api().is_some_and(|error| codes.contains(&error.code.as_str()))
+    }
+
     fn unexpected(&self, message: &str) -> Error {
         Error::Unexpected { server: self.server.clone(), message: message.into() }
     }
@@ -155,6 +161,7 @@ impl Transport {
         let mut tried = Vec::new();
         let mut followed = 0;
         let mut failed = 0;
+        let mut refused = None;
         while failed < self.servers.count() {
             let (address, is_hint) = self.next_server();
             match self.ask(&address, call).await {
@@ -162,6 +169,12 @@ impl Transport {
                     Some(leader) if followed < LEADERS_FOLLOWED => {
                         followed += 1;
                         self.lock().leader = Some(leader);
+                    }
+                    // It cannot say who leads, or where: one of the others may.
+                    _ if answer.is_of_no_use() => {
+                        self.give_up_on(&address);
+                        failed += usize::from(!is_hint);
+                        refused = Some(answer);
                     }
                     _ => return Ok(answer),
                 },
@@ -172,12 +185,17 @@ impl Transport {
                 }
             }
         }
-        Err(Error::Unreachable { tried })
+        refused.ok_or(Error::Unreachable { tried })
     }
 
     /// Every server, for those who want to know about each.
     pub(crate) fn servers(&self) -> &Servers {
         &self.servers
+    }
+
+    /// Whether another server may be asked where one does not answer.
+    pub(crate) fn knows_several(&self) -> bool {
+        self.servers.count() > 1 || self.lock().leader.is_some()
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {

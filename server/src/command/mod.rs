@@ -3,6 +3,7 @@
 mod ask;
 mod bench;
 mod check;
+mod cluster;
 mod completions;
 mod config;
 mod db;
@@ -14,6 +15,7 @@ mod executions;
 mod history;
 mod input;
 mod lease;
+mod nodes;
 mod openapi;
 /// The tasks of the order example, which its worker, the demo and the benchmark share.
 #[path = "../../../sdk/rust/examples/order_worker/tasks.rs"]
@@ -45,6 +47,8 @@ pub async fn run(command: Command, matches: &ArgMatches) -> Result<(), Failure> 
         Command::Why(arguments) => why::run(arguments).await,
         Command::Workflows(command) => workflows::run(command).await,
         Command::Workers(command) => workers::run(command).await,
+        Command::Nodes(arguments) => nodes::run(arguments).await,
+        Command::Cluster(command) => cluster::run(command).await,
         Command::Status(arguments) => status::run(arguments).await,
         Command::Lease(command) => lease::run(command),
         Command::Db(command) => db::run(command),

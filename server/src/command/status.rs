@@ -1,14 +1,16 @@
 //! `orbit status`: of a server over its API, or of a database.
 
-use super::client;
+use super::{client, nodes};
 use crate::cli::{Remote, StatusArgs};
 use crate::database::Database;
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Form};
 use orbit_core::store::statement::Holder;
 use orbit_io::contents::Contents;
+use orbit_io::postgres::Address;
+use orbit_io::postgres::migrate::LockHolder;
 use orbit_io::{postgres, sqlite};
-use orbit_sdk::{Value, json};
+use orbit_sdk::{Client, Health, NodeInfo, Ready, Value, json};
 use std::path::Path;
 
 /// Shows it.
@@ -21,9 +23,18 @@ pub async fn run(arguments: StatusArgs) -> Result<(), Failure> {
 
 /// Health and readiness in one. A server that does not serve is an exit code of its own, so that scripts can wait.
 async fn of_server(remote: &Remote, form: Form) -> Result<(), Failure> {
-    let client = client(remote)?;
-    let (health, ready) = (client.health().await?, client.ready().await?);
+    let (client, health, ready) = best(remote).await?;
+    // With the server's token alone, and of newer servers.
+    let nodes = client.nodes().await.unwrap_or_default();
+    let backlog = client.metrics().await.ok().and_then(|text| backlog(&text));
     let mut whole = json!(health);
+    if !nodes.is_empty() {
+        whole["nodes"] = json!(nodes);
+    }
+    if let Some((tasks, oldest)) = backlog {
+        whole["queued_tasks"] = json!(tasks);
+        whole["oldest_queued_task_seconds"] = json!(oldest);
+    }
     whole["ready"] = json!(ready.ready);
     if let Some(reason) = &ready.reason {
         whole["reason"] = json!(reason);
@@ -46,8 +57,19 @@ async fn of_server(remote: &Remote, form: Form) -> Result<(), Failure> {
         if let Some(term) = health.term {
             fields.push(("term", term.to_string()));
         }
+        if let Some(leader) = &health.leader {
+            let at = leader.addr.as_ref().map(|addr| format!(" at {addr}")).unwrap_or_default();
+            fields.push(("leader", format!("{}{at}", leader.node_id)));
+        }
         fields.push(("active executions", health.active_executions.to_string()));
         fields.push(("worker sessions", health.worker_sessions.to_string()));
+        if let Some((tasks, oldest)) = backlog {
+            let waits = if tasks > 0 { format!(", the oldest for {oldest} s") } else { String::new() };
+            fields.push(("queued tasks", format!("{tasks}{waits}")));
+        }
+        if !node.is_empty() && !nodes.is_empty() {
+            fields.push(("nodes", summary(&nodes)));
+        }
         output::fields(&fields)
     })?;
     if ready.ready {
@@ -57,12 +79,66 @@ async fn of_server(remote: &Remote, form: Form) -> Result<(), Failure> {
     Err(Failure::new(format!("the server is not ready{reason}")))
 }
 
+/// The server that serves, of several; else the first one that answers.
+async fn best(remote: &Remote) -> Result<(Client, Health, Ready), Failure> {
+    let mut answered = None;
+    let servers: Vec<&str> = remote.server.split(',').map(str::trim).filter(|one| !one.is_empty()).collect();
+    for server in servers.iter().filter(|_| servers.len() > 1) {
+        let one = client(&Remote { server: (*server).into(), token: remote.token.clone() })?;
+        let (Ok(health), Ok(ready)) = (one.health().await, one.ready().await) else { continue };
+        if ready.ready {
+            return Ok((one, health, ready));
+        }
+        answered.get_or_insert((one, health, ready));
+    }
+    if let Some(answered) = answered {
+        return Ok(answered);
+    }
+    let client = client(remote)?;
+    let (health, ready) = (client.health().await?, client.ready().await?);
+    Ok((client, health, ready))
+}
+
+/// Tasks that wait for a worker, and for how many seconds the oldest has, from a server's metrics.
+fn backlog(metrics: &str) -> Option<(u64, f64)> {
+    let figure = |name: &str| metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    Some((figure("orbit_queued_tasks")?.parse().ok()?, figure("orbit_oldest_queued_task_seconds")?.parse().ok()?))
+}
+
+/// The servers of a cluster in a line each.
+fn summary(nodes: &[NodeInfo]) -> String {
+    let lines = nodes.iter().map(|node| match (node.live, node.heartbeat_age_ms) {
+        (true, _) => format!("{} ({})", node.node_id, node.role),
+        (false, Some(_)) => format!("{} (silent)", node.node_id),
+        (false, None) => format!("{} (left)", node.node_id),
+    });
+    lines.collect::<Vec<_>>().join(", ")
+}
+
+/// Looks at a database on PostgreSQL.
+pub fn peek(address: Address) -> Result<postgres::peek::Peek, Failure> {
+    postgres::peek(address).map_err(|error| {
+        use postgres::{OpenError, PeekError};
+        let exit = match &error {
+            PeekError::Empty { .. } | PeekError::Open(OpenError::NoDatabase { .. }) => Exit::NotFound,
+            PeekError::Open(OpenError::Credentials { .. }) => Exit::Credentials,
+            PeekError::Open(OpenError::Unreachable { .. } | OpenError::Silent { .. }) => Exit::Unreachable,
+            _ => Exit::Failure,
+        };
+        Failure::new(error.to_string()).exit(exit)
+    })
+}
+
 /// A database, and what it says of itself.
 struct Seen {
     database: String,
     contents: Contents,
     /// Whether the server that the fence names runs; none where that cannot be known here.
     runs: Option<bool>,
+    /// The session that has the election lock, if any has; none where there is no such lock.
+    lock: Option<Option<LockHolder>>,
+    /// The servers of the cluster.
+    nodes: Vec<NodeInfo>,
     /// How durable commits are, by the database's own names, for programs and for people.
     durability: Vec<(&'static str, &'static str, String)>,
 }
@@ -76,27 +152,20 @@ fn look(db: &str) -> Result<Seen, Failure> {
             })?;
             let runs = contents.fence.holder.as_ref().and_then(process_runs);
             let durability = vec![("journal_mode", "journal mode", journal_mode)];
-            Ok(Seen { database: path.display().to_string(), contents, runs, durability })
+            let database = path.display().to_string();
+            Ok(Seen { database, contents, runs, lock: None, nodes: Vec::new(), durability })
         }
         Database::Postgres(_, address) => {
             let database = address.shown().to_owned();
-            let postgres::peek::Peek { contents, held, settings } = postgres::peek(*address).map_err(|error| {
-                use postgres::{OpenError, PeekError};
-                let exit = match &error {
-                    PeekError::Empty { .. } | PeekError::Open(OpenError::NoDatabase { .. }) => Exit::NotFound,
-                    PeekError::Open(OpenError::Credentials { .. }) => Exit::Credentials,
-                    PeekError::Open(OpenError::Unreachable { .. } | OpenError::Silent { .. }) => Exit::Unreachable,
-                    _ => Exit::Failure,
-                };
-                Failure::new(error.to_string()).exit(exit)
-            })?;
+            let postgres::peek::Peek { contents, lock, nodes, settings } = peek(*address)?;
             let durability = vec![
                 ("postgres", "postgresql", settings.version),
                 ("synchronous_commit", "synchronous commit", settings.synchronous_commit),
                 ("fsync", "fsync", settings.fsync),
             ];
-            let runs = contents.fence.holder.as_ref().map(|_| held);
-            Ok(Seen { database, contents, runs, durability })
+            let runs = contents.fence.holder.as_ref().map(|_| lock.is_some());
+            let lock = Some(lock);
+            Ok(Seen { database, contents, runs, lock, nodes: nodes::of_rows(nodes), durability })
         }
     }
 }
@@ -133,6 +202,11 @@ fn of_database(db: &str, form: Form) -> Result<(), Failure> {
         };
         let executions: Vec<String> =
             executions.iter().map(|(status, count)| format!("{count} {}", status.as_str())).collect();
+        let lock = seen.lock.iter().map(|lock| {
+            let holder = lock.as_ref().map_or_else(|| "nobody".to_owned(), ToString::to_string);
+            ("election lock", format!("held by {holder}"))
+        });
+        let nodes = (!seen.nodes.is_empty()).then(|| ("nodes", summary(&seen.nodes)));
         let durability = seen.durability.iter().map(|(_, name, value)| (*name, value.clone()));
         let fields: Vec<(&str, String)> = [
             ("database", seen.database.clone()),
@@ -147,6 +221,8 @@ fn of_database(db: &str, form: Form) -> Result<(), Failure> {
             ("schema version", fence.schema_version.to_string()),
         ]
         .into_iter()
+        .chain(lock)
+        .chain(nodes)
         .chain(durability)
         .collect();
         output::fields(&fields)
@@ -164,6 +240,15 @@ fn as_json(seen: &Seen) -> Value {
         "queued_tasks": queued_tasks, "claimed_tasks": claimed_tasks, "workers": workers,
         "definitions": definitions, "schema_version": fence.schema_version,
     });
+    if let Some(lock) = &seen.lock {
+        whole["election_lock"] = match lock {
+            Some(LockHolder { pid, application, client, .. }) => {
+                json!({"application_name": application, "backend_pid": pid, "client": client})
+            }
+            None => Value::Null,
+        };
+        whole["nodes"] = json!(seen.nodes);
+    }
     for (name, _, value) in &seen.durability {
         whole[*name] = json!(value);
     }

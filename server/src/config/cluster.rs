@@ -5,7 +5,7 @@ use crate::database::Database;
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -203,12 +203,40 @@ impl ClusterSettings {
 
 /// An address that clients are sent to, and that goes into a header.
 fn check_url(text: String) -> Result<String, Failure> {
-    let host = text.strip_prefix("http://").or(text.strip_prefix("https://")).unwrap_or_default();
-    if host.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(Failure::usage(format!(
-            "--advertise-addr is {text:?}; give the URL that clients reach this server at, such as \
-             http://orbit-0.internal:7233"
-        )));
+    let wrong = |why: &str, right: &str| {
+        Failure::usage(format!(
+            "--advertise-addr is {text:?}: {why}; give the URL that clients reach this server at, such as {right}"
+        ))
+    };
+    const SUCH_AS: &str = "http://orbit-0.internal:7233";
+    if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(wrong("it holds what no URL does", SUCH_AS));
+    }
+    let Some(rest) = text.strip_prefix("http://").or(text.strip_prefix("https://")) else {
+        let right = if text.contains("://") { SUCH_AS.into() } else { format!("http://{text}") };
+        return Err(wrong("it begins with neither http:// nor https://", &right));
+    };
+    let authority = rest.trim_end_matches('/');
+    if let Some(at) = authority.find(['/', '?', '#']) {
+        let right = format!("{}{}", &text[..text.len() - rest.len()], &authority[..at]);
+        return Err(wrong("it has a path, and clients add their own", &right));
+    }
+    if authority.contains('@') {
+        return Err(wrong("it holds a user, which everybody would be told", SUCH_AS));
+    }
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (authority, None),
+    };
+    if port.is_some_and(|port| port.parse::<u16>().is_err() || port.parse() == Ok(0_u16)) {
+        return Err(wrong("its port is none", SUCH_AS));
+    }
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    if bare.is_empty() || (bare.contains(':') && !(host.starts_with('[') && host.ends_with(']'))) {
+        return Err(wrong("it names no host", SUCH_AS));
+    }
+    if bare.parse().is_ok_and(|ip: IpAddr| ip.is_unspecified()) || bare.contains('*') {
+        return Err(wrong("a wildcard is no address that can be reached", SUCH_AS));
     }
     Ok(text.trim_end_matches('/').to_owned())
 }

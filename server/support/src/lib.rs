@@ -1,7 +1,9 @@
 //! What tests of `io` and `server` need around them. [`postgres`]: a PostgreSQL server that is thrown away.
-//! [`replica`]: a streaming replica of it, to be promoted. [`pgbouncer`]: a pooler before it. [`wire`]: a proxy before it that
-//! stops, cuts and delays single messages. [`hosts`]: hosts whose link loses what it is told to lose.
+//! [`replica`]: a streaming replica of it, to be promoted. [`pgbouncer`]: a pooler before it. [`balancer`]: HAProxy and nginx
+//! before servers of Orbit. [`wire`]: a proxy before it that stops, cuts and delays single messages. [`hosts`]: hosts whose link
+//! loses what it is told to lose.
 
+pub mod balancer;
 pub mod hosts;
 pub mod pgbouncer;
 pub mod postgres;

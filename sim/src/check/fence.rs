@@ -43,7 +43,9 @@ impl FenceCheck {
                 | Change::LeaseSeized { .. }
                 | Change::WorkerSaved
                 | Change::WorkersSeen { .. }
-                | Change::WorkersForgotten { .. } => {}
+                | Change::WorkersForgotten { .. }
+                | Change::NodeBeat { .. }
+                | Change::NodeLeft { .. } => {}
             }
         }
         Ok(())

@@ -2,6 +2,7 @@
 //! yet" comes with its reason.
 
 use crate::world::World;
+use crate::world::server::Pid;
 
 /// What has not come to its end yet, or `None`.
 pub fn pending(world: &World) -> Option<String> {
@@ -16,6 +17,10 @@ pub fn pending(world: &World) -> Option<String> {
     }
     if world.leader().is_none() {
         return Some("no server may write".into());
+    }
+    let registered = |pid: &Pid| world.store().nodes().any(|row| row.pid == pid.0 && row.heartbeat_ms.0 != 0);
+    if let Some(pid) = world.processes.keys().find(|pid| world.is_cluster() && !registered(pid)) {
+        return Some(format!("server {} is not among the nodes", pid.0));
     }
     let running: Vec<String> = world
         .store()

@@ -11,6 +11,8 @@ const CHECK: &str = "log";
 pub struct Excuses {
     /// Another server took its place.
     pub usurped: bool,
+    /// Another process was started under its name.
+    pub twin: bool,
     /// One of its calls on the database failed.
     pub database: bool,
     /// Something is broken, or was a short while ago.
@@ -23,7 +25,7 @@ impl Excuses {
         match line {
             // A server that was replaced does not know what its successor deployed.
             LogEvent::FenceLost { .. } | LogEvent::Quarantined { .. } => self.usurped,
-            LogEvent::Unservable { .. } => self.database,
+            LogEvent::Unservable { .. } => self.database || self.twin,
             LogEvent::LeadershipLost { .. } | LogEvent::LeaseLost { .. } => self.troubled,
             _ => false,
         }

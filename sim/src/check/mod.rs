@@ -15,6 +15,8 @@
 //! * [`promise`]: what is acknowledged is durable, what is refused is absent.
 //! * [`signal`]: what is sent to an execution and acknowledged is recorded once and taken once, in order, or left over.
 //! * [`read`]: nothing is shown that is not committed, and nothing older than what was shown before.
+//! * [`nodes`]: a server's name is taken from another only once that one has been silent; one that never led writes
+//!   nothing but its own row.
 //! * [`log`]: no line of level ERROR that no injected fault explains.
 //! * [`validity`]: nothing is served as leader past the last good check.
 //! * [`patience`]: long polls and waits end early only with something to say, and do end.
@@ -30,6 +32,7 @@ pub mod interpreter;
 pub mod lease;
 pub mod liveness;
 pub mod log;
+pub mod nodes;
 pub mod pace;
 pub mod patience;
 pub mod promise;
@@ -64,6 +67,7 @@ pub struct Checks {
     pub signal: signal::SignalCheck,
     pub read: read::ReadCheck,
     pub pace: pace::PaceCheck,
+    pub nodes: nodes::NodesCheck,
 }
 
 /// A transaction that has just committed.
@@ -75,6 +79,9 @@ pub struct Committed<'a> {
     pub book: &'a Book,
     /// Whether the database's clock has never stepped in this run.
     pub steady_clock: bool,
+    pub now: Time,
+    /// Whether it was sent by a server that lives, and has never led.
+    pub by_follower: bool,
 }
 
 /// An answer that leaves a server.
@@ -110,6 +117,7 @@ impl Checks {
     pub fn on_commit(&mut self, committed: &Committed<'_>, marks: &mut Coverage) -> Checked {
         self.fence.on_commit(committed)?;
         self.lease.on_commit(committed)?;
+        self.nodes.on_commit(committed, marks)?;
         self.history.on_commit(committed, marks)?;
         self.family.on_commit(committed, marks)?;
         self.signal.on_commit(committed, &self.history, marks)

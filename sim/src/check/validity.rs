@@ -81,5 +81,7 @@ fn is_served(request: &Request) -> bool {
             | Request::Leaderz
             | Request::Metrics
             | Request::ListWorkers
+            | Request::ListNodes
+            | Request::StepDown { .. }
     )
 }

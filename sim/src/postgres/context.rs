@@ -88,6 +88,11 @@ impl<D: Domain + ?Sized> Context<'_, D> {
         self.state.transaction(self.session).notes.push(note);
     }
 
+    /// The commit of this transaction waits for no replica.
+    pub fn commits_at_once(&mut self) {
+        self.state.transaction(self.session).at_once = true;
+    }
+
     fn running(&mut self) -> &mut Running<D::Program> {
         self.state.session(self.session).running.as_mut().expect("a statement runs")
     }

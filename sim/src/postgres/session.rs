@@ -67,6 +67,8 @@ pub struct Transaction<N> {
     /// The rows that it wrote or locked.
     pub touched: Vec<RowId>,
     pub wrote: bool,
+    /// Its commit waits for no replica: `synchronous_commit` is off in it.
+    pub at_once: bool,
     /// What it did, for whoever watches commits.
     pub notes: Vec<N>,
 }
@@ -74,7 +76,8 @@ pub struct Transaction<N> {
 impl<N> Transaction<N> {
     /// One that has just begun, when `now()` shows this.
     pub fn begun(explicit: bool, began_ms: i64) -> Transaction<N> {
-        Transaction { explicit, xid: None, began_ms, commands: 0, touched: Vec::new(), wrote: false, notes: Vec::new() }
+        let (touched, notes) = (Vec::new(), Vec::new());
+        Transaction { explicit, xid: None, began_ms, commands: 0, touched, wrote: false, at_once: false, notes }
     }
 }
 

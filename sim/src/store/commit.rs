@@ -1,6 +1,6 @@
 //! What a committed transaction changed: what the checks are fed.
 
-use orbit_core::id::{CallKey, Incarnation};
+use orbit_core::id::{CallKey, Incarnation, NodeId};
 use orbit_core::store::append::{Fence, Group};
 use orbit_core::store::lease::{LeaseHolder, LeaseRow};
 use orbit_core::store::statement::{ClaimedTask, DefinitionRow};
@@ -46,4 +46,8 @@ pub enum Change {
     WorkersSeen { workers: u64 },
     /// So many registry rows were removed.
     WorkersForgotten { workers: u64 },
+    /// A server of a cluster said that it lives; `replaced` where another process had its name, and had not left.
+    NodeBeat { node: NodeId, incarnation: Incarnation, replaced: Option<Incarnation> },
+    /// A server of a cluster left it.
+    NodeLeft { node: NodeId, incarnation: Incarnation },
 }

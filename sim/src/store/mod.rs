@@ -25,7 +25,7 @@ use orbit_core::store::append::{Fence, OwnerRow};
 use orbit_core::store::executor::{Ask, Executor};
 use orbit_core::store::lease::LeaseRow;
 use orbit_core::store::outcome::Reply;
-use orbit_core::store::statement::{DefinitionRow, LeaseSeen, LockState, Rows, Statement};
+use orbit_core::store::statement::{DefinitionRow, LeaseSeen, LockState, NodeRow, NodeRows, Rows, Statement};
 use orbit_core::store::transaction::{Transaction, Verdict};
 use orbit_core::time::ClusterMs;
 use std::collections::BTreeMap;
@@ -91,6 +91,7 @@ impl ModelStore {
                 .map(|s| match s {
                     Statement::TakeLock(_) => Rows::TakeLock(self.lock),
                     Statement::StandInLine(_) => Rows::StandInLine(()),
+                    Statement::FreeLock(_) => Rows::FreeLock(false),
                     s => run_statement(tables, self.clock, s, &mut commit),
                 })
                 .collect();
@@ -138,6 +139,11 @@ impl ModelStore {
         self.tables.definitions.iter().map(|d| &d.row)
     }
 
+    /// The servers of the cluster.
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeRow> {
+        self.tables.nodes.values()
+    }
+
     /// The stored events of an execution's current run; empty where there is none.
     pub fn history(&self, execution: &ExecutionId) -> &[EventRow] {
         self.tables.history(execution)
@@ -179,6 +185,7 @@ fn read_statement(tables: &Tables, clock: ClusterMs, statement: &Statement) -> O
         Statement::ReadHistory(s) => Rows::ReadHistory(read::history(tables, s)),
         Statement::LookForGroups(s) => Rows::LookForGroups(append::look_for(tables, s)),
         Statement::ReadWorkers(_) => Rows::ReadWorkers(tables.workers.values().cloned().collect()),
+        Statement::ReadNodes(_) => Rows::ReadNodes(NodeRows { nodes: tables.nodes.values().cloned().collect(), clock }),
         _ => return None,
     })
 }
@@ -207,6 +214,8 @@ fn run_statement(tables: &mut Tables, clock: ClusterMs, statement: Statement, co
         }
         Statement::SeeWorkers(s) => Rows::SeeWorkers(write::see_workers(tables, &s, commit)),
         Statement::ForgetWorkers(s) => Rows::ForgetWorkers(write::forget_workers(tables, &s, commit)),
+        Statement::BeatNode(s) => Rows::BeatNode(write::beat_node(tables, s, clock, commit)),
+        Statement::LeaveNode(s) => Rows::LeaveNode(write::leave_node(tables, &s, commit)),
         other => unreachable!("{} is no statement on the tables that changes something", other.name()),
     }
 }

@@ -1,10 +1,10 @@
 //! The rows of the model's tables.
 
 use orbit_core::cluster::Mode;
-use orbit_core::id::{CallKey, ClusterId, ExecutionId, GroupId, Incarnation, Run, Seq, TaskId, Term, WorkerId};
+use orbit_core::id::{CallKey, ClusterId, ExecutionId, GroupId, Incarnation, NodeId, Run, Seq, TaskId, Term, WorkerId};
 use orbit_core::store::append::{Fence, OwnerRow, Summary, TaskRow, TaskState};
 use orbit_core::store::lease::LeaseRow;
-use orbit_core::store::statement::{DefinitionRow, Holder, WorkerRow};
+use orbit_core::store::statement::{DefinitionRow, Holder, NodeRow, WorkerRow};
 use orbit_core::store::transaction::{LOCK, SCHEMA_VERSION};
 use orbit_core::time::ClusterMs;
 use serde_json::{Value, json};
@@ -76,6 +76,7 @@ pub struct Tables {
     /// In the order in which they were deployed.
     pub definitions: Vec<DefinitionEntry>,
     pub workers: BTreeMap<WorkerId, WorkerRow>,
+    pub nodes: BTreeMap<NodeId, NodeRow>,
 }
 
 impl Tables {
@@ -97,6 +98,7 @@ impl Tables {
             tasks: BTreeMap::new(),
             definitions: Vec::new(),
             workers: BTreeMap::new(),
+            nodes: BTreeMap::new(),
         }
     }
 
@@ -187,6 +189,7 @@ impl Tables {
             "orbit_tasks": tasks,
             "workflow_definitions": definitions,
             "orbit_workers": self.workers.values().collect::<Vec<_>>(),
+            "orbit_nodes": self.nodes.values().collect::<Vec<_>>(),
         })
     }
 }

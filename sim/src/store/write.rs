@@ -5,8 +5,8 @@ use super::tables::{DefinitionEntry, Tables, TaskEntry};
 use orbit_core::id::{ContractVersion, TaskId, TaskName, Term, WorkerId};
 use orbit_core::store::append::{Fence, TaskState};
 use orbit_core::store::statement::{
-    ClaimTasks, ClaimedTask, ClearHolder, ForgetWorkers, PutDefinition, PutResult, PutWorker, RaiseFence,
-    RequeueClaims, RequeueStrays, SeeWorkers, WorkerRow,
+    BeatNode, ClaimTasks, ClaimedTask, ClearHolder, ForgetWorkers, LeaveNode, NodeRow, PutDefinition, PutResult,
+    PutWorker, RaiseFence, RequeueClaims, RequeueStrays, SeeWorkers, WorkerRow,
 };
 use orbit_core::store::transaction::LOCK;
 use orbit_core::time::ClusterMs;
@@ -213,4 +213,33 @@ pub fn to_forget<'r>(statement: &ForgetWorkers, rows: impl Iterator<Item = &'r W
         seen.0 < statement.before || *place >= statement.keep as usize
     };
     rows.filter(goes).map(|(_, (_, id))| id).collect()
+}
+
+/// Gives the row of another process that has the name.
+pub fn beat_node(tables: &mut Tables, beat: BeatNode, clock: ClusterMs, commit: &mut Commit) -> Option<NodeRow> {
+    let there = tables.nodes.get(&beat.node.node_id);
+    if let Some(there) = there.filter(|there| !beat.may_replace(there)) {
+        return Some(there.clone()).filter(|there| there.incarnation != beat.node.incarnation);
+    }
+    commit.changes.push(beaten(&beat, there));
+    tables.nodes.insert(beat.node.node_id.clone(), NodeRow { heartbeat_ms: clock, ..beat.node });
+    None
+}
+
+/// The change that a beat is, in place of this row.
+pub fn beaten(beat: &BeatNode, there: Option<&NodeRow>) -> Change {
+    let anothers = there.filter(|there| there.incarnation != beat.node.incarnation && there.heartbeat_ms.0 != 0);
+    Change::NodeBeat {
+        node: beat.node.node_id.clone(),
+        incarnation: beat.node.incarnation,
+        replaced: anothers.map(|there| there.incarnation),
+    }
+}
+
+pub fn leave_node(tables: &mut Tables, leave: &LeaveNode, commit: &mut Commit) -> bool {
+    let row = tables.nodes.get_mut(&leave.node_id).filter(|row| row.incarnation == leave.incarnation);
+    let Some(row) = row else { return false };
+    row.heartbeat_ms = ClusterMs(0);
+    commit.changes.push(Change::NodeLeft { node: leave.node_id.clone(), incarnation: leave.incarnation });
+    true
 }

@@ -118,6 +118,10 @@ impl World {
             return None;
         }
         let id = dice.pick(&ids).clone();
+        if self.plan.cluster.is_some() && !self.healed && dice.chance(Ratio::new(1, 60)) {
+            // A repetition may be heard by whoever leads next, which steps down in its turn.
+            return Some(dice.pick(&[Request::StepDown { term: None }, Request::ListNodes]).clone());
+        }
         if dice.chance(habits.cancel) && !self.healed {
             return Some(Request::Cancel { execution: id, reason: Some("no longer wanted".into()) });
         }

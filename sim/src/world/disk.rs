@@ -229,8 +229,9 @@ impl World {
                 self.process(pid).fence = Some(*after);
             }
         }
-        let committed =
-            Committed { commit: &commit, store: &self.sqlite, book: &self.book, steady_clock: self.steady_clock };
+        let (steady_clock, now) = (self.steady_clock, self.now);
+        let (store, book) = (&self.sqlite, &self.book);
+        let committed = Committed { commit: &commit, store, book, steady_clock, now, by_follower: false };
         let checked = self.checks.on_commit(&committed, &mut self.marks);
         self.holds(checked);
         reply

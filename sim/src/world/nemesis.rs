@@ -139,6 +139,16 @@ impl World {
                 self.kill_election(pid);
             }
         }
+        if usurp && self.plan.cluster.is_some() && self.processes.len() <= self.servers() {
+            // Of two processes of one name, one has to go.
+            let place = self.process(pid).place();
+            let second = self.launch_as(place);
+            for pid in [pid, second] {
+                if let Some(process) = self.processes.get_mut(&pid) {
+                    process.excuses.twin = true;
+                }
+            }
+        }
         if stop.is_some() && self.processes.contains_key(&pid) {
             self.stop(pid);
         }

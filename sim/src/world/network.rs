@@ -205,6 +205,7 @@ impl World {
         };
         match (&response.reply, answer.reads) {
             (Reply::Execution(_), true) => self.marks.hit(Mark::ReadOnStandby),
+            (Reply::SteppedDown(done), _) if done.leader.is_some() => self.marks.hit(Mark::LedNext),
             (Reply::Error(error), _) if error.code == ErrorCode::NotLeader => self.marks.hit(Mark::SentToLeader),
             _ => {}
         }

@@ -395,6 +395,9 @@ impl World {
             self.marks.hit(Mark::LateCommit);
         }
         self.mark_commit_on_postgres(&commit, zombie || lost);
+        let by_follower = pid
+            .and_then(|pid| self.processes.get(&pid))
+            .is_some_and(|process| self.plan.cluster.is_some() && process.never_led());
         if let Some(process) = pid.and_then(|pid| self.processes.get_mut(&pid)) {
             for change in &commit.changes {
                 if let Change::FenceRaised { after, .. } = change {
@@ -402,13 +405,15 @@ impl World {
                 }
             }
         }
-        let World { postgres, checks, book, steady_clock, marks, .. } = self;
+        let World { postgres, checks, book, steady_clock, now, marks, .. } = self;
         let database = postgres.as_deref_mut().expect("a world with PostgreSQL");
         let (store, checks) = match database.old.as_mut().filter(|_| lost) {
             Some(old) => (&old.engine.domain.store, &mut old.checks),
             None => (&database.engine.domain.store, checks),
         };
-        let checked = checks.on_commit(&Committed { commit: &commit, store, book, steady_clock: *steady_clock }, marks);
+        let committed =
+            Committed { commit: &commit, store, book, steady_clock: *steady_clock, now: *now, by_follower };
+        let checked = checks.on_commit(&committed, marks);
         self.holds(checked);
         if let Some(pid) = pid.filter(|_| name == "append") {
             self.moment(pid, Moment::AppendCommitted);

@@ -83,6 +83,11 @@ impl World {
         self.plan.cluster.as_ref().map_or(1, |cluster| cluster.servers as usize)
     }
 
+    /// Whether they are a cluster.
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.plan.cluster.is_some()
+    }
+
     /// The server that may write now.
     pub(crate) fn leader(&self) -> Option<Pid> {
         let fence = self.store().fence();
@@ -110,10 +115,15 @@ impl World {
 
     /// Starts a server, whoever lives.
     pub(super) fn launch(&mut self) -> Pid {
-        self.last_pid += 1;
-        let pid = Pid(self.last_pid);
         let taken: Vec<u32> = self.processes.values().map(|process| process.place).collect();
         let place = (0..).find(|place| !taken.contains(place)).expect("some place is free");
+        self.launch_as(place)
+    }
+
+    /// Starts a server of this name, whoever has it.
+    pub(super) fn launch_as(&mut self, place: u32) -> Pid {
+        self.last_pid += 1;
+        let pid = Pid(self.last_pid);
         let drift = self.dice.server.between(self.plan.server.drift_ppm);
         let origin = self.dice.server.below(1 << 40);
         // Whose lock it is, no clock says.
@@ -288,15 +298,25 @@ impl World {
             LogEvent::FenceLost { .. } => self.marks.hit(Mark::Usurped),
             LogEvent::Leading { .. } => self.moment(pid, Moment::Leading),
             LogEvent::Stopping => self.moment(pid, Moment::Stopping),
-            LogEvent::Unservable { .. } => self.process(pid).unservable = true,
             LogEvent::Promoted { .. } => self.marks.hit(Mark::PromotionNoticed),
             LogEvent::LedAstray { .. } => self.marks.hit(Mark::LedAstray),
+            LogEvent::Unservable { .. } => {
+                if self.process(pid).excuses.twin {
+                    self.marks.hit(Mark::NameRefused);
+                }
+                self.process(pid).unservable = true;
+            }
             LogEvent::Elected { term, .. } => {
                 if term.0 > 1 {
                     self.marks.hit(Mark::Failover);
                 }
                 self.process(pid).leads = true;
                 self.moment(pid, Moment::Elected);
+            }
+            LogEvent::HandedOver { .. } => {
+                self.marks.hit(Mark::HandedOver);
+                let process = self.process(pid);
+                (process.leads, process.deposed, process.fence) = (false, true, None);
             }
             LogEvent::LeadershipLost { .. } | LogEvent::LeaseLost { .. } => {
                 self.marks.hit(Mark::SteppedDown);
@@ -407,6 +427,18 @@ impl World {
         for event in waiting {
             self.at(self.now, Event::Process(pid, event));
         }
+    }
+}
+
+impl Process {
+    /// Whether it has never become the writer, as far as is committed.
+    pub fn never_led(&self) -> bool {
+        self.fence.is_none() && !self.leads && !self.deposed
+    }
+
+    /// The name that it has in the cluster.
+    pub fn place(&self) -> u32 {
+        self.place
     }
 }
 

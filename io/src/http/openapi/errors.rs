@@ -87,6 +87,7 @@ fn message(code: ErrorCode) -> &'static str {
         ErrorCode::PayloadTooLarge => "the body is larger than --body-limit, or a payload than --max-payload-bytes",
         ErrorCode::ResourceExhausted => "a limit is reached; the message names it",
         ErrorCode::NotLeader => "this server does not serve writes; another one leads",
+        ErrorCode::NotInCluster => "this server is alone on its database",
         ErrorCode::NotReady => "the server is starting, recovering or stopping",
         ErrorCode::Fenced => "fenced: another server has taken over, and nothing was written",
         ErrorCode::StorageError => "the database failed, and nothing was written",

@@ -208,6 +208,19 @@ pub fn outcomes() -> Value {
     json!({"outcomes": [{"token": TOKEN, "outcome": "accepted"}, {"token": OTHER_TOKEN, "outcome": "stale"}]})
 }
 
+pub fn nodes() -> Value {
+    json!({"nodes": [{
+        "node_id": "orbit-0", "addr": "http://orbit-0.internal:7233", "role": "leader", "live": true,
+        "heartbeat_age_ms": 412, "term": 7, "version": "0.1.0", "host": "orbit-0", "pid": 1, "clock_offset_ms": -3,
+        "config_digest": "5f2ab01c", "started_ms": 1_795_976_205_892_u64,
+    }]})
+}
+
+pub fn stepped_down() -> Value {
+    let leader = json!({"node_id": "orbit-1", "addr": "http://orbit-1.internal:7233"});
+    json!({"term": 7, "leader": leader})
+}
+
 pub fn health() -> Value {
     json!({
         "status": "ok", "api_version": "orbit-api/1", "runtime_version": "0.1.0", "ir_versions": ["orbit-def/1"],

@@ -119,7 +119,9 @@ pub fn describe(resource: &Resource, verb: Verb) -> Option<Operation> {
             vec![("single", examples::fail()), ("batch", examples::batch())],
         ),
         (
-            Resource::Health
+            Resource::Nodes
+            | Resource::StepDown
+            | Resource::Health
             | Resource::Ready
             | Resource::Metrics
             | Resource::Livez
@@ -444,6 +446,22 @@ fn server(resource: &Resource) -> Operation {
     let tag = "Server";
     let probe = |id, summary, answers| Operation { id, tag, summary, answers, ..Operation::default() };
     match resource {
+        Resource::Nodes => probe(
+            "listNodes",
+            "List the servers of the cluster",
+            vec![ok("Those that are there, or were; one that is alone shows itself.", "Nodes", examples::nodes())],
+        ),
+        Resource::StepDown => Operation {
+            id: "stepDown",
+            tag,
+            summary: "Hand the lead over",
+            description: "The leader takes nothing new in, finishes what is in flight, gives the lead up and waits for a \
+                          moment, so that another server leads. Answered then.",
+            body: Some(Body { required: false, ..body("StepDownRequest", json!({"term": 7})).expect("just made") }),
+            answers: vec![ok("It leads no more, or again.", "SteppedDown", examples::stepped_down())],
+            errors: &[ErrorCode::NotInCluster],
+            ..Operation::default()
+        },
         Resource::Health => {
             probe("getHealth", "Show the server", vec![ok("On every server that runs.", "Health", examples::health())])
         }

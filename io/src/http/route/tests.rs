@@ -4,7 +4,7 @@ use orbit_core::api::request::{
 };
 use orbit_core::api::response::Accepted;
 use orbit_core::execution::event::{Labels, TaskError};
-use orbit_core::id::{Run, Seq, SessionId, Token};
+use orbit_core::id::{Run, Seq, SessionId, Term, Token};
 use orbit_core::store::append::Status;
 use orbit_core::time::ClusterMs;
 use serde_json::json;
@@ -465,6 +465,7 @@ fn other_reads_take_no_parameters_and_probes_pass_over_them() {
         ("/v1/workflows/W/versions/2", Request::GetWorkflow { name: "W".into(), version: Some("2".into()) }),
         ("/v1/executions/a/queries/q%20r", Request::Query { execution: "a".into(), name: "q r".into() }),
         ("/v1/workers", Request::ListWorkers),
+        ("/v1/nodes", Request::ListNodes),
         ("/v1/health", Request::Health),
         ("/v1/health?t=123", Request::Health),
         ("/v1/ready", Request::Ready),
@@ -475,6 +476,17 @@ fn other_reads_take_no_parameters_and_probes_pass_over_them() {
     ] {
         assert_eq!(get(target).unwrap(), request, "{target}");
     }
+}
+
+#[test]
+fn a_step_down_may_name_its_term_or_have_no_body_at_all() {
+    let of = |term: Option<u64>| Request::StepDown { term: term.map(Term) };
+    let path = "/v1/cluster/step-down";
+    assert_eq!(route(&Method::POST, path, None, None, b"", &LIMITS).unwrap().request, of(None));
+    assert_eq!(post(path, json!({})).unwrap(), of(None));
+    assert_eq!(post(path, json!({"term": 7})).unwrap(), of(Some(7)));
+    assert_eq!(refused(post(path, json!({"term": -1}))), invalid("term"));
+    assert_eq!(refused(post(path, json!({"terms": 7}))), invalid("terms"));
 }
 
 #[test]

@@ -62,15 +62,11 @@ pub fn stand_in_line(link: &mut Link, line: &StandInLine) -> Result<(), Trouble>
     ))
 }
 
-/// Whether any session holds the election lock now, for people.
-pub fn is_held(link: &mut Link) -> Result<bool, Trouble> {
-    let row = link.query_opt(
-        "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
-            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-            AND (classid::bigint << 32 | objid::bigint) = $1)",
-        &[&ELECTION_LOCK],
-    )?;
-    row.map_or(Ok(false), |row| get(&row, 0))
+/// Gives the lock back, if this session has it.
+pub fn free_lock(link: &mut Link) -> Result<bool, Trouble> {
+    let sql = format!("SELECT CASE WHEN {HOLDS} THEN pg_advisory_unlock($1) ELSE false END");
+    let row = link.query_opt(&sql, &[&ELECTION_LOCK])?;
+    row.map_or(Err(Trouble::Again), |row| get(&row, 0))
 }
 
 /// The fence row, and the clock. A server in recovery answers from the past, and is not believed (protocols, 9).

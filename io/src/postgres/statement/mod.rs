@@ -7,6 +7,7 @@ mod definitions;
 mod executions;
 pub(super) mod fence;
 pub(super) mod lease;
+pub(super) mod nodes;
 mod summaries;
 mod workers;
 
@@ -119,6 +120,7 @@ pub fn run(link: &mut Link, statement: &Statement) -> Result<Rows, Trouble> {
     Ok(match statement {
         Statement::TakeLock(_) => Rows::TakeLock(fence::take_lock(link)?),
         Statement::StandInLine(s) => Rows::StandInLine(fence::stand_in_line(link, s)?),
+        Statement::FreeLock(_) => Rows::FreeLock(fence::free_lock(link)?),
         Statement::ReadFence(_) => Rows::ReadFence(fence::read(link)?),
         Statement::RaiseFence(s) => Rows::RaiseFence(fence::raise(link, s)?),
         Statement::ClearHolder(s) => Rows::ClearHolder(fence::clear_holder(link, s)?),
@@ -146,5 +148,8 @@ pub fn run(link: &mut Link, statement: &Statement) -> Result<Rows, Trouble> {
         Statement::SeeWorkers(s) => Rows::SeeWorkers(workers::see(link, s)?),
         Statement::ForgetWorkers(s) => Rows::ForgetWorkers(workers::forget(link, s)?),
         Statement::ReadWorkers(_) => Rows::ReadWorkers(workers::read(link)?),
+        Statement::BeatNode(s) => Rows::BeatNode(nodes::beat(link, s)?),
+        Statement::LeaveNode(s) => Rows::LeaveNode(nodes::leave(link, s)?),
+        Statement::ReadNodes(_) => Rows::ReadNodes(nodes::read(link)?),
     })
 }

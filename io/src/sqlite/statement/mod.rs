@@ -11,7 +11,7 @@ mod summaries;
 mod workers;
 
 use crate::driver::clock;
-use orbit_core::store::statement::{LockState, Rows, Statement};
+use orbit_core::store::statement::{LockState, NodeRows, Rows, Statement};
 use orbit_core::time::ClusterMs;
 use rusqlite::Connection;
 
@@ -21,6 +21,8 @@ pub fn run(connection: &Connection, statement: &Statement) -> rusqlite::Result<R
         // This process has locked the file for as long as the store is open.
         Statement::TakeLock(_) => Rows::TakeLock(LockState::Mine),
         Statement::StandInLine(_) => Rows::StandInLine(()),
+        // It goes with the process.
+        Statement::FreeLock(_) => Rows::FreeLock(false),
         Statement::ReadFence(_) => Rows::ReadFence(fence::read(connection)?),
         Statement::RaiseFence(s) => Rows::RaiseFence(fence::raise(connection, s)?),
         Statement::ClearHolder(s) => Rows::ClearHolder(fence::clear_holder(connection, s)?),
@@ -51,6 +53,10 @@ pub fn run(connection: &Connection, statement: &Statement) -> rusqlite::Result<R
         Statement::SeeWorkers(s) => Rows::SeeWorkers(workers::see(connection, s)?),
         Statement::ForgetWorkers(s) => Rows::ForgetWorkers(workers::forget(connection, s)?),
         Statement::ReadWorkers(_) => Rows::ReadWorkers(workers::read(connection)?),
+        // One process has the file: it is in no cluster, and there are no others.
+        Statement::BeatNode(_) => Rows::BeatNode(None),
+        Statement::LeaveNode(_) => Rows::LeaveNode(true),
+        Statement::ReadNodes(_) => Rows::ReadNodes(NodeRows { nodes: Vec::new(), clock: clock() }),
     })
 }
 

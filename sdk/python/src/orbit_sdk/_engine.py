@@ -31,6 +31,9 @@ log = logging.getLogger("orbit")
 
 #: How long a server has for an answer that it need not wait for, in seconds.
 ANSWER_DEADLINE = 15.0
+#: The same for heartbeats, where another server may serve instead: between these two, as long as the heartbeat's interval.
+#: A server that stands still is left after that, and its poll with it, once the other one does not know the session.
+HEARTBEAT_DEADLINE = (1.0, 5.0)
 #: How long the goodbye may take; a server that does not hear it notices by the session's time-out.
 UNREGISTER_DEADLINE = 2.0
 #: How long the next poll stays back, at most, after one that brought tasks, until the last of their functions has ended:
@@ -199,7 +202,10 @@ class Engine:
     def _beat(self, session: _Session, abort: Abort, holding: list[str]) -> None:
         body = json.dumps({"session_id": session.id, "holding": holding}).encode()
         try:
-            cancel = self._ask(self._heartbeat, abort, body).read(_cancel)
+            several = self._setup.transport.knows_several()
+            least, most = HEARTBEAT_DEADLINE
+            deadline = min(max(session.interval, least), most) if several else ANSWER_DEADLINE
+            cancel = self._ask(self._heartbeat, abort, body, deadline).read(_cancel)
         except Aborted:
             return
         except OrbitError as error:

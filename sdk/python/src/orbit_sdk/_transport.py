@@ -240,6 +240,11 @@ class Transport:
         for kept in idle:
             kept.connection.close()
 
+    def knows_several(self) -> bool:
+        """Whether another server may be asked where one does not answer."""
+        with self._lock:
+            return len(self.servers) > 1 or self._leader is not None
+
     def _next_server(self) -> tuple[Address, bool]:
         """Whom to ask next, and whether a server named it rather than the list."""
         with self._lock:

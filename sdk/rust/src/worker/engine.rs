@@ -32,6 +32,9 @@ use tracing::{debug, info, warn};
 
 /// How long a server has for an answer that it need not wait for.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(15);
+/// The same for heartbeats, where another server may serve instead: between these two, as long as the heartbeat's interval.
+/// A server that stands still is left after that, and its poll with it, once the other one does not know the session.
+const HEARTBEAT_DEADLINE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 /// How long the goodbye may take; a server that does not hear it notices by the session's time-out.
 const UNREGISTER_DEADLINE: Duration = Duration::from_secs(2);
 
@@ -194,7 +197,8 @@ impl Engine {
         let session = session.id.clone();
         if self.heartbeat.is_free() {
             let body = json!({"session_id": session, "holding": self.desk.holding()});
-            self.begin(Kind::Heartbeat, &session, body, Vec::new(), ANSWER_DEADLINE);
+            let deadline = self.heartbeat_deadline();
+            self.begin(Kind::Heartbeat, &session, body, Vec::new(), deadline);
         }
         if self.linger_until.is_some_and(|until| Instant::now() >= until) || self.batch.is_empty() {
             self.linger_until = None;
@@ -216,6 +220,14 @@ impl Engine {
             let results = self.desk.take_results();
             let body = json!({"session_id": session, "results": results});
             self.begin(Kind::Report, &session, body, results, ANSWER_DEADLINE);
+        }
+    }
+
+    fn heartbeat_deadline(&self) -> Duration {
+        let [least, most] = HEARTBEAT_DEADLINE;
+        match &self.session {
+            Some(session) if self.setup.transport.knows_several() => session.heartbeat_interval.clamp(least, most),
+            _ => ANSWER_DEADLINE,
         }
     }
 

@@ -121,7 +121,7 @@ impl<D: Domain> Engine<D> {
     /// Commits, and answers so once that is durable everywhere.
     fn commit(&mut self, session: SessionId, answer: Answer<D::Rows>) {
         let s = self.state.sessions.get_mut(&session).expect("it lives");
-        let wrote = s.transaction.as_ref().is_some_and(|t| t.wrote);
+        let wrote = s.transaction.as_ref().is_some_and(|t| t.wrote && !t.at_once);
         let wait = if wrote { self.domain.commit_wait_us() } else { 0 };
         if wait > 0 {
             s.committing = Some((self.state.now + wait, answer));

@@ -161,6 +161,7 @@ impl Domain for Orbit {
                 let ms = u64::try_from(line.slice.as_millis()).expect("a slice is short");
                 cx.advisory_lock_within(ELECTION_LOCK, ms, Scope::Session).map(|_| Rows::StandInLine(()))
             }
+            Statement::FreeLock(_) => Ok(Rows::FreeLock(cx.advisory_unlock(ELECTION_LOCK, false))),
             Statement::Append(append) => {
                 let work = work.get_or_insert_with(|| Work::Append(append::Work::new(append)));
                 let Work::Append(work) = work else { unreachable!("an append's work is an append's") };
@@ -212,6 +213,8 @@ impl Domain for Orbit {
             (Statement::PutWorker(put), Key::Worker(worker)) => put.worker.worker_id == *worker,
             (Statement::SeeWorkers(see), Key::Worker(worker)) => see.seen.contains_key(worker),
             (Statement::ForgetWorkers(_), Key::Worker(_)) => true,
+            (Statement::BeatNode(beat), Key::Node(node)) => beat.node.node_id == *node,
+            (Statement::LeaveNode(leave), Key::Node(node)) => leave.node_id == *node,
             _ => false,
         }
     }

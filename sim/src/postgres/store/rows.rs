@@ -1,10 +1,10 @@
 //! The rows of Orbit's tables, and how a committed one changes the tables that reads look at.
 
 use crate::store::tables::{ClusterRow, DefinitionEntry, EventRow, ExecutionRow, Tables, TaskEntry};
-use orbit_core::id::{ExecutionId, Run, Seq, TaskId, Version, WorkerId, WorkflowName};
+use orbit_core::id::{ExecutionId, NodeId, Run, Seq, TaskId, Version, WorkerId, WorkflowName};
 use orbit_core::store::append::OwnerRow;
 use orbit_core::store::lease::LeaseRow;
-use orbit_core::store::statement::WorkerRow;
+use orbit_core::store::statement::{NodeRow, WorkerRow};
 use uuid::Uuid;
 
 /// A table and a key in it.
@@ -20,6 +20,7 @@ pub enum Key {
     Token(Uuid),
     Definition(WorkflowName, Version),
     Worker(WorkerId),
+    Node(NodeId),
 }
 
 /// A row.
@@ -34,6 +35,7 @@ pub enum Row {
     Token,
     Definition(DefinitionEntry),
     Worker(WorkerRow),
+    Node(NodeRow),
 }
 
 impl Row {
@@ -72,6 +74,13 @@ impl Row {
         }
     }
 
+    pub fn node(&self) -> &NodeRow {
+        match self {
+            Row::Node(row) => row,
+            other => unreachable!("a row of orbit_nodes, not {other:?}"),
+        }
+    }
+
     pub fn definition(&self) -> &DefinitionEntry {
         match self {
             Row::Definition(row) => row,
@@ -102,6 +111,7 @@ pub fn apply(tables: &mut Tables, key: Key, row: Option<Row>) {
         }
         (Key::Worker(id), Some(Row::Worker(row))) => drop(tables.workers.insert(id, row)),
         (Key::Worker(id), None) => drop(tables.workers.remove(&id)),
+        (Key::Node(id), Some(Row::Node(row))) => drop(tables.nodes.insert(id, row)),
         (key, row) => unreachable!("no statement does this: {key:?} becomes {row:?}"),
     }
 }

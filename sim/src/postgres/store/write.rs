@@ -8,15 +8,16 @@ use crate::postgres::lock::RowId;
 use crate::postgres::table::Strength;
 use crate::store::Change;
 use crate::store::tables::{DefinitionEntry, TaskEntry};
-use crate::store::write::{is_stray, to_forget};
-use orbit_core::id::{ContractVersion, TaskId, TaskName, WorkerId};
+use crate::store::write::{beaten, is_stray, to_forget};
+use orbit_core::id::{ContractVersion, NodeId, TaskId, TaskName, WorkerId};
 use orbit_core::store::append::{Fence, TaskState};
 use orbit_core::store::lease::LeaseRow;
 use orbit_core::store::statement::{
-    ClaimTasks, ClaimedTask, ClearHolder, ForgetWorkers, PutDefinition, PutResult, PutWorker, RaiseFence,
-    RequeueClaims, RequeueStrays, Rows, SeeWorkers, Statement, WorkerRow,
+    BeatNode, ClaimTasks, ClaimedTask, ClearHolder, ForgetWorkers, LeaveNode, NodeRow, PutDefinition, PutResult,
+    PutWorker, RaiseFence, RequeueClaims, RequeueStrays, Rows, SeeWorkers, Statement, WorkerRow,
 };
 use orbit_core::store::transaction::LOCK;
+use orbit_core::time::ClusterMs;
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
@@ -74,6 +75,8 @@ pub fn resume(
         Statement::PutWorker(s) => put_worker(s, work, cx).map(Rows::PutWorker),
         Statement::SeeWorkers(s) => see_workers(s, work, cx).map(Rows::SeeWorkers),
         Statement::ForgetWorkers(s) => forget_workers(s, work, cx).map(Rows::ForgetWorkers),
+        Statement::BeatNode(s) => beat_node(s, work, cx).map(Rows::BeatNode),
+        Statement::LeaveNode(s) => leave_node(s, work, cx).map(Rows::LeaveNode),
         other => unreachable!("{} writes nothing, or has a file of its own", other.name()),
     }
 }
@@ -437,7 +440,7 @@ fn put_worker(statement: &PutWorker, work: &mut Work, cx: &mut Cx<'_>) -> Result
 
 /// Every row of `orbit_workers` that the snapshot sees.
 fn workers(cx: &mut Cx<'_>) -> Vec<Found<Key, Row>> {
-    cx.scan(Key::Worker(WorkerId::new(""))..)
+    cx.scan(Key::Worker(WorkerId::new(""))..Key::Node(NodeId::new("")))
 }
 
 fn see_workers(statement: &SeeWorkers, work: &mut Work, cx: &mut Cx<'_>) -> Result<u64, Stop> {
@@ -496,4 +499,62 @@ fn forget_workers(statement: &ForgetWorkers, work: &mut Work, cx: &mut Cx<'_>) -
         cx.note(Change::WorkersForgotten { workers: work.count });
     }
     Ok(work.count)
+}
+
+/// It waits for nothing but another beat under the same name, and for no replica.
+fn beat_node(statement: &BeatNode, work: &mut Work, cx: &mut Cx<'_>) -> Result<Option<NodeRow>, Stop> {
+    cx.commits_at_once();
+    let key = Key::Node(statement.node.node_id.clone());
+    let heartbeat_ms = ClusterMs(cx.clock_ms());
+    let row = || Row::Node(NodeRow { heartbeat_ms, ..statement.node.clone() });
+    // What is there as the statement begins is what it gives where it writes nothing.
+    let seen = work.found.get_or_insert_with(|| cx.get(&key).into_iter().collect()).first().cloned();
+    loop {
+        let met = match work.met {
+            Some(met) => met,
+            None => {
+                cx.before_it_inserts(&key)?;
+                match cx.insert(&key, row)? {
+                    Inserted::Done => {
+                        cx.note(beaten(statement, None));
+                        return Ok(None);
+                    }
+                    Inserted::Exists(met) => *work.met.insert(met),
+                }
+            }
+        };
+        let locked = cx.lock_conflicting(met, Strength::NoKeyUpdate)?;
+        work.met = None;
+        if matches!(locked, Locked::Same) {
+            let there = cx.newest(met).node().clone();
+            if statement.may_replace(&there) {
+                cx.note(beaten(statement, Some(&there)));
+                cx.update(met, row())?;
+                return Ok(None);
+            }
+            break;
+        }
+    }
+    match seen.map(|found| found.value.node().clone()) {
+        Some(there) => Ok(Some(there).filter(|there| there.incarnation != statement.node.incarnation)),
+        // It came in between: the same again will see it.
+        None => Err(Stop::error(Code::LockNotAvailable)),
+    }
+}
+
+fn leave_node(statement: &LeaveNode, work: &mut Work, cx: &mut Cx<'_>) -> Result<bool, Stop> {
+    let mine = |row: &Row| row.node().incarnation == statement.incarnation;
+    let key = Key::Node(statement.node_id.clone());
+    let found = work.found.get_or_insert_with(|| cx.get(&key).filter(|f| mine(&f.value)).into_iter().collect());
+    let Some(found) = found.first().cloned() else { return Ok(false) };
+    cx.writes()?;
+    let row = match cx.lock_to_write(&found, Strength::NoKeyUpdate)? {
+        Locked::Same => found.value,
+        Locked::Newer(row) if mine(&row) => row,
+        Locked::Newer(_) | Locked::Gone | Locked::Skipped => return Ok(false),
+    };
+    let heartbeat_ms = ClusterMs(0);
+    cx.update(found.row, Row::Node(NodeRow { heartbeat_ms, ..row.node().clone() }))?;
+    cx.note(Change::NodeLeft { node: statement.node_id.clone(), incarnation: statement.incarnation });
+    Ok(true)
 }

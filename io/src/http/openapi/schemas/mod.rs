@@ -9,6 +9,7 @@ use super::build::{
 use super::events;
 use crate::http::fields::{EXECUTION_ID, MAX_EXECUTION_ID};
 use crate::http::route::MAX_NAME;
+use crate::http::route::cluster::MAX_TERM;
 use crate::http::route::executions::{MAX_LABEL_KEY, MAX_LABEL_VALUE, MAX_LABELS};
 use crate::http::route::tasks::{MAX_CODE, MAX_RESULTS};
 use crate::http::route::workers::{MAX_CONTRACTS, MAX_HOLDING, MAX_RUNTIME, MAX_SDK, MAX_TASKS, MAX_WAIT_MS, WAIT_MS};
@@ -426,6 +427,40 @@ fn server() -> Schemas {
         (
             "Leader",
             Object::answer("The server that leads.").with("node_id", text()).with("addr", or_null(text())).build(),
+        ),
+        ("Nodes", Object::answer("Servers.").with("nodes", list(named("Node"))).build()),
+        (
+            "Node",
+            Object::answer("A server of the cluster, as it said last.")
+                .with("node_id", text())
+                .with("addr", said(or_null(text()), "The address that others are told of it."))
+                .with("role", role())
+                .with("live", said(boolean(), "Whether it has been heard of lately."))
+                .with(
+                    "heartbeat_age_ms",
+                    said(or_null(count()), "How long ago it said that it lives; null where it has left."),
+                )
+                .with("term", said(count(), "The newest term that it knows of."))
+                .with("version", text())
+                .with("host", text())
+                .with("pid", count())
+                .with("clock_offset_ms", said(json!({"type": "integer"}), "Its clock minus the database's."))
+                .with("config_digest", said(text(), "Over the settings that the servers of a cluster have in common."))
+                .with("started_ms", named("Time"))
+                .build(),
+        ),
+        (
+            "StepDownRequest",
+            Object::request("Which lead is to end.")
+                .maybe("term", said(whole(0, MAX_TERM), "That of this term, and none of a later one."))
+                .build(),
+        ),
+        (
+            "SteppedDown",
+            Object::answer("The end of a step-down.")
+                .with("term", said(count(), "The term that has ended."))
+                .with("leader", said(or_null(named("Leader")), "Who leads now; null where nobody else was there."))
+                .build(),
         ),
         (
             "Health",
