@@ -190,7 +190,7 @@ impl World {
             store,
             current: self.processes.get(&pid).is_some_and(|p| p.fence == Some(store.fence())),
             reads: self.plan.cluster.is_some() && self.processes.get(&pid).is_some_and(|p| !p.leads),
-            stopping: self.processes.get(&pid).is_some_and(|p| p.stopping),
+            stopping: self.processes.get(&pid).is_some_and(|p| p.stopping || p.hands_over),
             on_the_wire: waits,
             calm: self.healed
                 && exchange.sent > self.healed_at.plus_ms(CALM_MS)

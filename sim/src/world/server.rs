@@ -56,6 +56,8 @@ pub struct Process {
     pub leads: bool,
     /// It said that it leads no more.
     deposed: bool,
+    /// It finishes what is in flight, so that another may lead.
+    pub hands_over: bool,
     /// What its checks were told.
     pub fresh: validity::Fresh,
     /// The newest timeline of the database that it was told of.
@@ -150,6 +152,7 @@ impl World {
             place,
             leads: false,
             deposed: false,
+            hands_over: false,
             fresh: validity::Fresh::default(),
             timeline: 0,
         };
@@ -313,14 +316,17 @@ impl World {
                 self.process(pid).leads = true;
                 self.moment(pid, Moment::Elected);
             }
+            LogEvent::HandingOver { .. } => self.process(pid).hands_over = true,
             LogEvent::HandedOver { .. } => {
                 self.marks.hit(Mark::HandedOver);
                 let process = self.process(pid);
+                process.hands_over = false;
                 (process.leads, process.deposed, process.fence) = (false, true, None);
             }
             LogEvent::LeadershipLost { .. } | LogEvent::LeaseLost { .. } => {
                 self.marks.hit(Mark::SteppedDown);
                 let process = self.process(pid);
+                process.hands_over = false;
                 (process.leads, process.deposed, process.fence) = (false, true, None);
                 self.moment(pid, Moment::LeadershipLost);
             }
