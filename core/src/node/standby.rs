@@ -4,8 +4,8 @@
 //! What a deposed leader holds in memory is worth nothing: it is dropped whole, and the next reign begins under another
 //! incarnation, so that nothing of an earlier one is taken for its own.
 
-use super::lease::Lease;
 use super::hand_over::HandOver;
+use super::lease::Lease;
 use super::lifecycle::{LOCK_PAUSE, Phase};
 use super::request::Open;
 use super::{Connection, Effect, LogEvent, Node, Purpose, RequestId};
