@@ -35,7 +35,7 @@ impl NodesCheck {
                 }
                 Change::NodeLeft { .. } => marks.hit(Mark::NodeLeft),
                 // A campaign that is won, and what it puts back.
-                Change::FenceRaised { .. } | Change::Requeued { .. } => {}
+                Change::FenceRaised { .. } | Change::Requeued { .. } | Change::LeaseTaken { .. } => {}
                 other => {
                     ensure!(!committed.by_follower, CHECK, "a server that has never led wrote {other:?}");
                 }
