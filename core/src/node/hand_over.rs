@@ -78,7 +78,9 @@ impl<M: Mutants> Node<M> {
         self.log(LogEvent::HandedOver { node_id, term });
         self.refuse_all("this server has handed the lead over");
         self.forget();
-        self.phase = Phase::Campaigning { since: self.now.mono, again: Some(self.now.mono + WAITS_FOR) };
+        // Whoever waits for a lease looks at each check whether it is free.
+        let wait = WAITS_FOR.max(self.config.check_interval * 2);
+        self.phase = Phase::Campaigning { since: self.now.mono, again: Some(self.now.mono + wait) };
     }
 
     /// The fence row, seen by a server that has given the lead up: another may lead by now.

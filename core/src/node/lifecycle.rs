@@ -564,7 +564,10 @@ impl<M: Mutants> Node<M> {
                 let deploys = self.calls.unsettled().any(|purpose| matches!(purpose, Purpose::Deploy(_)));
                 let idle = !self.committing && !deploys && self.requests.is_empty() && self.polls.is_empty();
                 let over = until <= self.now.mono;
-                if over && (self.committing || deploys) && self.lease_ttl().is_some() {
+                let in_doubt = over && (self.committing || deploys) && self.lease_ttl().is_some();
+                if in_doubt && self.hands_over() {
+                    self.step_down("the lead was to be handed over, and a write was in doubt for too long".into());
+                } else if in_doubt {
                     // What is in doubt may still be written, and giving the lease back is the last thing that is: it runs out.
                     self.log(LogEvent::Stopped { clean: false });
                     self.exit(0);

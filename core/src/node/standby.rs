@@ -111,7 +111,8 @@ impl<M: Mutants> Node<M> {
                 self.log(LogEvent::Following { term, leader: leader.node_id });
             }
         }
-        let free = self.lease_ttl().is_some() && leader.is_none();
+        // Whoever has just handed the lead over lets others go before.
+        let free = self.lease_ttl().is_some() && leader.is_none() && !self.hands_over();
         if free && self.next_campaign().is_some() {
             // Whoever led has stopped, and the lease is not asked for yet.
             self.campaign();

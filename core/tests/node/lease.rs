@@ -5,7 +5,7 @@ use orbit_core::api::request::Request;
 use orbit_core::api::response::{Health, Reply};
 use orbit_core::cluster::{Election, Mode, OnLostLease, Role, Standby};
 use orbit_core::id::{Incarnation, Term};
-use orbit_core::node::{Input, LogEvent};
+use orbit_core::node::{Input, LogEvent, RequestId};
 use orbit_core::store::append::Fence;
 use orbit_core::store::lease::{ForceVerdict, LeaseCampaign, LeaseRule, ReleaseByForce};
 use orbit_core::store::outcome::Reply as Outcome;
@@ -315,6 +315,70 @@ fn a_recovery_that_takes_longer_than_the_lease_does_not_cost_the_lead() {
     bench.restart();
     bench.pass(TTL * 2);
     assert_eq!((role(&mut bench), lost(&bench).len()), (leads(3), 0));
+}
+
+fn step_down(bench: &mut Bench) -> RequestId {
+    bench.send(Request::StepDown { term: None })
+}
+
+fn next_leader(bench: &mut Bench, asked: RequestId) -> (Term, Option<String>) {
+    match bench.answer(asked).reply {
+        Reply::SteppedDown(down) => (down.term, down.leader.map(|leader| leader.node_id.as_str().to_owned())),
+        other => panic!("it has stepped down, not {other:?}"),
+    }
+}
+
+#[test]
+fn a_leader_that_hands_over_ends_what_is_in_flight_gives_the_lease_back_and_says_who_took_it() {
+    let mut bench = leader();
+    bench.hold = true;
+    let start = bench.send_start("Chain", "e", json!({"n": 1}));
+    let asked = step_down(&mut bench);
+    assert!(bench.store.lease().holder.is_some(), "an append is under way");
+    bench.release();
+    assert_eq!(bench.answer(start).status, 201);
+    assert_eq!((bench.store.lease().holder.clone(), bench.store.executions().len()), (None, 1));
+    bench.pass(Duration::from_millis(900));
+    assert_eq!(
+        (bench.store.lease().holder.clone(), role(&mut bench).0.as_str()),
+        (None, "standby"),
+        "it lets others go before"
+    );
+    assert!(!bench.responses.contains_key(&asked));
+    other_takes(&mut bench);
+    bench.pass(Duration::from_millis(200));
+    assert_eq!(next_leader(&mut bench, asked), (Term(1), Some("m".into())));
+    assert_eq!((role(&mut bench), lost(&bench).len(), bench.exit), (("standby".into(), 2, "m".into()), 0, None));
+    // From then on it is a standby like any other.
+    bench.pass(TTL + Duration::from_millis(300));
+    assert_eq!(role(&mut bench), leads(3));
+}
+
+#[test]
+fn a_lease_that_was_handed_over_and_that_nobody_takes_is_taken_back() {
+    let mut bench = leader();
+    let asked = step_down(&mut bench);
+    bench.pass(Duration::from_millis(2_900));
+    assert_eq!((bench.store.lease().holder.clone(), bench.responses.contains_key(&asked)), (None, false));
+    bench.pass(Duration::from_millis(200));
+    assert_eq!(next_leader(&mut bench, asked), (Term(1), None));
+    assert_eq!((role(&mut bench), lost(&bench).len()), (leads(2), 0));
+    assert_eq!(bench.start("Chain", "e", json!({"n": 1})).status, 201);
+}
+
+#[test]
+fn a_hand_over_whose_append_stays_in_doubt_ends_the_lead_and_not_the_server_and_the_lease_runs_out() {
+    let mut bench = leader();
+    bench.silent = Some("append");
+    bench.send_start("Chain", "e", json!({"n": 1}));
+    let asked = step_down(&mut bench);
+    bench.pass(Duration::from_secs(11));
+    assert_eq!((code(&bench.answer(asked)), bench.exit), ("FENCED", None));
+    assert_eq!(lost(&bench), ["the lead was to be handed over, and a write was in doubt for too long"]);
+    assert!(!bench.ran.contains(&"free_lease"));
+    bench.silent = None;
+    bench.pass(TTL * 2);
+    assert_eq!((role(&mut bench), bench.exit), (leads(2), None));
 }
 
 #[test]

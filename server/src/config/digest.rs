@@ -11,6 +11,8 @@ impl Options {
     pub fn digest(&self) -> String {
         let cluster = self.cluster.as_ref().map(|cluster| {
             json!({
+                "election": format!("{:?}", cluster.election),
+                "lease_ttl": cluster.lease_ttl.as_millis() as u64,
                 "validity": cluster.leader_validity.as_millis() as u64,
                 "session": cluster.election_session_timeout.as_millis() as u64,
                 "on_lost_lease": format!("{:?}", cluster.on_lost_lease),
@@ -54,5 +56,9 @@ mod tests {
         assert_ne!(digest("max_fan_out = 9"), usual);
         assert_ne!(digest("token = 'a'"), usual);
         assert_eq!(digest("token = 'a'"), digest("token = 'b'"));
+        let cluster = |more: &str| digest(&format!("cluster = true\ndb = 'postgres://orbit@db/orbit'\n{more}"));
+        assert_ne!(cluster(""), cluster("election = 'lease'"));
+        assert_ne!(cluster("election = 'lease'"), cluster("election = 'lease'\nlease_ttl = 14"));
+        assert_eq!(cluster("advertise_addr = 'http://a:7233'"), cluster(""));
     }
 }

@@ -35,7 +35,10 @@ impl NodesCheck {
                 }
                 Change::NodeLeft { .. } => marks.hit(Mark::NodeLeft),
                 // A campaign that is won, and what it puts back.
-                Change::FenceRaised { .. } | Change::Requeued { .. } | Change::LeaseTaken { .. } => {}
+                Change::FenceRaised { .. } | Change::Requeued { .. } => {}
+                // A lease is taken and renewed before its holder leads, and given back where that one stops first. Whose it
+                // is, the check of leases looks at.
+                Change::LeaseTaken { .. } | Change::LeaseRenewed { .. } | Change::LeaseFreed { .. } => {}
                 other => {
                     ensure!(!committed.by_follower, CHECK, "a server that has never led wrote {other:?}");
                 }
