@@ -6,6 +6,7 @@
 //! What the old primary still says after that is not believed.
 
 use super::{LogEvent, Node};
+use crate::api::error::{ApiError, ErrorCode};
 use crate::mutant::{Mutant, Mutants};
 use crate::node::CallId;
 use crate::node::lifecycle::Phase;
@@ -65,10 +66,12 @@ impl<M: Mutants> Node<M> {
     fn begin_anew(&mut self, found: Origin) {
         let why = format!("the database was promoted to timeline {}, and may have lost what was last", found.timeline);
         let led = self.standby().is_some() && self.fence().is_some();
-        let ends = matches!(self.phase, Phase::Stopping { .. } | Phase::Releasing { .. });
+        let stops = matches!(self.phase, Phase::Stopping { .. } | Phase::Leaving { .. } | Phase::Releasing { .. });
+        let ends = stops && !self.hands_over();
         if led {
             self.log(LogEvent::LeadershipLost { node_id: self.config.node_id.clone(), reason: why.clone() });
         }
+        self.end_hand_over(ApiError::new(ErrorCode::Fenced, format!("fenced: {why}")));
         self.refuse_all(&format!("fenced: {why}"));
         let given_up = self.calls.give_up();
         self.effects.extend(given_up);

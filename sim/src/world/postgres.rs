@@ -411,8 +411,7 @@ impl World {
             Some(old) => (&old.engine.domain.store, &mut old.checks),
             None => (&database.engine.domain.store, checks),
         };
-        let committed =
-            Committed { commit: &commit, store, book, steady_clock: *steady_clock, now: *now, by_follower };
+        let committed = Committed { commit: &commit, store, book, steady_clock: *steady_clock, now: *now, by_follower };
         let checked = checks.on_commit(&committed, marks);
         self.holds(checked);
         if let Some(pid) = pid.filter(|_| name == "append") {
