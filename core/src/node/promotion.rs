@@ -65,7 +65,8 @@ impl<M: Mutants> Node<M> {
     /// Everybody who waits is told, what is in memory is dropped, and this server campaigns as after a restart.
     fn begin_anew(&mut self, found: Origin) {
         let why = format!("the database was promoted to timeline {}, and may have lost what was last", found.timeline);
-        let led = self.standby().is_some() && self.fence().is_some();
+        // A lead that is handed over and not given up yet ends here, too.
+        let led = self.standby().is_some() && (self.fence().is_some() || (self.hands_over() && !self.follows()));
         let stops = matches!(self.phase, Phase::Stopping { .. } | Phase::Leaving { .. } | Phase::Releasing { .. });
         let ends = stops && !self.hands_over();
         if led {

@@ -62,6 +62,25 @@ fn a_leader_does_the_same_and_tells_those_who_wait() {
     assert_eq!(promoted(&bench), 1);
 }
 
+/// Once with an append under way, and once with nothing but the release.
+#[test]
+fn a_promotion_ends_a_lead_that_is_being_handed_over_and_not_the_server() {
+    for writes in [true, false] {
+        let mut bench = on_the_first(|config| config.role = Role::Standby(Standby::default()));
+        bench.hold = true;
+        if writes {
+            bench.send_start("Chain", "e", json!({"n": 1}));
+        }
+        let asked = bench.send(Request::StepDown { term: None });
+        let (call, _) = bench.held.pop_back().expect("it writes, or releases");
+        let refused = Failure { kind: FailureKind::Reconnect, message: "the address leads elsewhere".into() };
+        bench.give(Input::Store { call, reply: outcome::Reply::Failed(refused), origin: on(2) });
+        assert_eq!((code(&bench.answer(asked)), bench.exit), ("FENCED", None));
+        let lost = bench.logs.iter().filter(|line| matches!(line, LogEvent::LeadershipLost { .. })).count();
+        assert_eq!((lost, promoted(&bench)), (1, 1), "{:?}", bench.logs);
+    }
+}
+
 #[test]
 fn what_the_primary_of_before_still_says_is_not_believed() {
     let mut bench = on_the_first(|_| {});
