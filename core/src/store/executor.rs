@@ -25,6 +25,7 @@ pub enum Frame {
 
 /// What the executor wants done.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant)] // one at a time, and looked at on the spot
 pub enum Ask {
     /// Run these in order, then [`Executor::tell`].
     Send(Vec<Statement>, Frame),

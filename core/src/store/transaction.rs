@@ -158,6 +158,7 @@ pub struct Recovery {
 
 /// What a transaction does next.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant)] // one at a time, and looked at on the spot
 pub enum Step {
     /// Send these together; no decision lies between them.
     Send(Vec<Statement>),
