@@ -37,7 +37,7 @@ fn error(severity: &str, code: &str) -> Vec<u8> {
     }
     fields.push(0);
     let length = u32::try_from(fields.len() + 4).expect("short").to_be_bytes();
-    [b"E", &length[..], &fields].concat()
+    [&b"E"[..], &length, &fields].concat()
 }
 
 /// Whether the server answers a look at the lock of `b`.

@@ -48,6 +48,7 @@ enum Next {
 
 /// How a node stands when all have come to rest.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant)] // a few at a time
 enum Stands {
     /// It is held before this message.
     Before(Next),

@@ -33,6 +33,7 @@ pub struct Model {
 }
 
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant)] // a few at a time
 enum Node {
     Runs(Box<Course>),
     Replied(Reply<Verdict>),
