@@ -127,7 +127,12 @@ async fn a_leader_that_is_to_exit_says_lease_lost_and_ends_with_status_1() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_saturates_the_database_for_ten_leases_keeps_its_own() {
     let cluster = Cluster::new().await;
-    let (a, b) = cluster.pair(TTL).await;
+    // A fast machine starts more than the usual 100,000.
+    let a = cluster.server("a", TTL, &["--max-active-executions", "10000000"]);
+    leads(&a).await;
+    let b = cluster.server("b", TTL, &[]);
+    follows(&b).await;
+    a.client().deploy(WAITS, Format::Yaml).await.expect("deployed");
     let until = Instant::now() + Duration::from_secs(10 * TTL);
     let clients: Vec<_> = (0..16)
         .map(|client| {
