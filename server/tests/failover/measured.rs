@@ -5,7 +5,8 @@
 //! that nothing acknowledged is lost, no step succeeds twice, and repeats are flagged. `scripts/long failovers` takes
 //! many of each, of a release build with its default settings, and writes every gap down.
 //!
-//! `FAILOVERS=kill:50,stop:20,cut:20` says how many of which kind, `FAILOVERS_CSV` where the figures go.
+//! `FAILOVERS=kill:50,stop:20,cut:20,lease-3:20,lease:5` says how many of which kind, `FAILOVERS_CSV` where the figures
+//! go.
 
 use crate::common::{Server, wait_for};
 use crate::links::Net;
@@ -22,6 +23,9 @@ use std::time::Duration;
 const DEFAULTS: [&str; 8] = [
     "--check-interval", "1", "--leader-validity", "3", "--election-session-timeout", "5", "--session-timeout", "8",
 ];
+/// The same where a lease elects, with its time to live.
+const LEASE: [&str; 4] = ["--election", "lease", "--lease-ttl", "15"];
+const SHORT_LEASE: [&str; 4] = ["--election", "lease", "--lease-ttl", "3"];
 /// How often each client writes.
 const EVERY: Duration = Duration::from_millis(10);
 
@@ -34,6 +38,10 @@ enum Kind {
     Stop,
     /// Its way to the database loses everything.
     Cut,
+    /// SIGKILL of a leader by a lease of the default time to live.
+    Lease,
+    /// The same with a time to live of three seconds.
+    ShortLease,
 }
 
 impl Kind {
@@ -42,7 +50,9 @@ impl Kind {
             "kill" => Kind::Kill,
             "stop" => Kind::Stop,
             "cut" => Kind::Cut,
-            other => panic!("{other:?} is no kind of failure: kill, stop, cut"),
+            "lease" => Kind::Lease,
+            "lease-3" => Kind::ShortLease,
+            other => panic!("{other:?} is no kind of failure: kill, stop, cut, lease, lease-3"),
         }
     }
 
@@ -51,7 +61,19 @@ impl Kind {
             Kind::Kill => "kill",
             Kind::Stop => "stop",
             Kind::Cut => "cut",
+            Kind::Lease => "lease",
+            Kind::ShortLease => "lease-3",
         }
+    }
+
+    /// What the servers are told.
+    fn options(self) -> Vec<&'static str> {
+        let election: &[&str] = match self {
+            Kind::Kill | Kind::Stop | Kind::Cut => &[],
+            Kind::Lease => &LEASE,
+            Kind::ShortLease => &SHORT_LEASE,
+        };
+        [&DEFAULTS[..], election].concat()
     }
 }
 
@@ -122,14 +144,14 @@ fn measure(kind: Kind, clients: usize) -> Option<Measured> {
         }));
     }
     let cluster = cluster();
-    let a = cluster.server("a", &DEFAULTS);
+    let a = cluster.server("a", &kind.options());
     until_leads(&a);
-    let b = cluster.server("b", &DEFAULTS);
+    let b = cluster.server("b", &kind.options());
     follows(&b);
     let pair = Pair { a, b, database: &cluster.database, here: None };
     Some(match kind {
-        Kind::Kill => pair.lose_leader(clients, |a| a.process.kill_now(), |_| {}),
-        _ => pair.lose_leader(
+        Kind::Kill | Kind::Lease | Kind::ShortLease => pair.lose_leader(clients, |a| a.process.kill_now(), |_| {}),
+        Kind::Stop | Kind::Cut => pair.lose_leader(
             clients,
             |a| a.process.signal(Signal::STOP),
             |a| {
@@ -149,7 +171,7 @@ fn percentile(sorted: &[Duration], hundredths: usize) -> Duration {
 fn however_the_leader_is_lost_another_one_writes_and_nothing_acknowledged_is_lost() {
     let wanted = std::env::var("FAILOVERS").ok();
     let clients = if wanted.is_some() { 64 } else { 8 };
-    let wanted = wanted.unwrap_or_else(|| "kill:1,stop:1,cut:1".into());
+    let wanted = wanted.unwrap_or_else(|| "kill:1,stop:1,cut:1,lease-3:1".into());
     let build = if cfg!(debug_assertions) { "debug" } else { "release" };
     let mut csv = String::from("kind,round,gap_ms,acknowledged,orders,deliveries,flagged,build\n");
     for one in wanted.split(',') {
