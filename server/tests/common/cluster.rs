@@ -29,6 +29,13 @@ impl Cluster {
         self.server_at(&self.database.url(), name, more)
     }
 
+    /// A server of it that is told these options alone.
+    pub fn plain_server(&self, name: &str, options: &[&str]) -> Server {
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let options = [&["--cluster", "--node-id", name], options].concat();
+        Server::spawn_on(&self.database.url(), self.folder.path(), any, &options)
+    }
+
     /// The same, which reaches the database by another way.
     pub fn server_at(&self, url: &str, name: &str, more: &[&str]) -> Server {
         spawn(url, self.folder.path(), name, more)

@@ -1,8 +1,7 @@
 //! A candidate meets one error after the other: it goes on trying, and says so in few lines.
 
-use crate::common::cluster::follows;
-use crate::{STEADY, cluster, until, until_leads};
-use orbit_support::wire::{Message, Proxy, Side};
+use crate::{cluster, pair_with_standby_behind_proxy, until, until_leads};
+use orbit_support::wire::{Message, Side};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -51,11 +50,7 @@ fn answers_campaign(message: &Message) -> bool {
 #[test]
 fn a_candidate_that_meets_one_error_after_another_keeps_trying_and_leads_in_the_end() {
     let cluster = cluster();
-    let a = cluster.server("a", &STEADY);
-    until_leads(&a);
-    let proxy = Proxy::before(cluster.database.port);
-    let b = cluster.server_at(&proxy.database(&cluster.database).url(), "b", &STEADY);
-    follows(&b);
+    let (a, b, proxy) = pair_with_standby_behind_proxy(&cluster);
     let left: Arc<Mutex<VecDeque<_>>> = Arc::new(Mutex::new(CODES.into()));
     let met = Arc::<AtomicUsize>::default();
     let (codes, meets) = (Arc::clone(&left), Arc::clone(&met));

@@ -32,6 +32,7 @@ mod writes;
 use common::cluster::{Cluster, follows};
 use common::{Server, raw};
 use orbit_support::Postgres;
+use orbit_support::wire::Proxy;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
@@ -130,6 +131,16 @@ fn pair(cluster: &Cluster) -> (Server, Server) {
     let b = cluster.server("b", &STEADY);
     follows(&b);
     (a, b)
+}
+
+/// A leader `a`, and a standby `b` that follows it and has a proxy before its database.
+fn pair_with_standby_behind_proxy(cluster: &Cluster) -> (Server, Server, Proxy) {
+    let a = cluster.server("a", &STEADY);
+    until_leads(&a);
+    let proxy = Proxy::before(cluster.database.port);
+    let b = cluster.server_at(&proxy.database(&cluster.database).url(), "b", &STEADY);
+    follows(&b);
+    (a, b, proxy)
 }
 
 /// Deploys a workflow by a server that leads.

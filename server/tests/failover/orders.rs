@@ -55,8 +55,7 @@ pub struct Orders {
 #[derive(Debug, Default)]
 pub struct Seen {
     pub orders: usize,
-    pub deliveries: usize,
-    /// Of those, flagged as repeated.
+    /// Deliveries that were flagged as repeated.
     pub flagged: usize,
 }
 
@@ -184,7 +183,7 @@ async fn check(client: &Client, book: &Book) -> Result<Seen, Vec<String>> {
         }
     }
     let flagged = deliveries.iter().filter(|delivery| delivery.redelivery).count();
-    let seen = Seen { orders: started.len(), deliveries: deliveries.len(), flagged };
+    let seen = Seen { orders: started.len(), flagged };
     if faults.is_empty() { Ok(seen) } else { Err(faults) }
 }
 

@@ -35,13 +35,19 @@ impl Both {
     }
 }
 
-#[test]
-fn a_cluster_whose_database_crashes_or_ends_all_sessions_at_once_writes_again_and_has_lost_nothing() {
+/// A pair with a workflow, on a PostgreSQL that this test may do anything to.
+fn pair_on_a_database_of_its_own() -> (Postgres, Cluster, Server, Server) {
     let postgres = Postgres::start(&[]);
     let cluster = Cluster::on(postgres.fresh());
     let (a, b) = pair(&cluster);
-    let servers = [&a, &b];
     deploy(&a, PING);
+    (postgres, cluster, a, b)
+}
+
+#[test]
+fn a_cluster_whose_database_crashes_or_ends_all_sessions_at_once_writes_again_and_has_lost_nothing() {
+    let (postgres, cluster, a, b) = pair_on_a_database_of_its_own();
+    let servers = [&a, &b];
     let both = Both::begin(&a, &b);
     for round in 0..2 {
         both.more(&servers);
@@ -65,11 +71,8 @@ fn probes(server: &Server) -> [u16; 4] {
 
 #[test]
 fn while_the_database_is_down_stands_still_or_takes_no_writes_no_server_says_that_it_serves_them() {
-    let postgres = Postgres::start(&[]);
-    let cluster = Cluster::on(postgres.fresh());
-    let (a, b) = pair(&cluster);
+    let (postgres, cluster, a, b) = pair_on_a_database_of_its_own();
     let servers = [&a, &b];
-    deploy(&a, PING);
     let both = Both::begin(&a, &b);
     let neither = |what: &str| {
         wait_for(what, LEADS_WITHIN, || {

@@ -1,13 +1,15 @@
 //! A server stands still (SIGSTOP), as one does whose host is suspended or starved: its sockets stay open, and nothing
 //! ends by itself.
 
-use crate::common::cluster::{follows, health};
+use crate::common::cluster::health;
 use crate::common::raw;
 use crate::orders::Orders;
 use crate::writer::{self, PING, Said, Writers};
-use crate::{STEADY, cluster, deploy, leads, pair, settled, until, until_deposed, until_leads};
+use crate::{
+    STEADY, cluster, deploy, leads, pair, pair_with_standby_behind_proxy, settled, until, until_deposed, until_leads,
+};
 use orbit_sdk::json;
-use orbit_support::wire::{Action, Proxy};
+use orbit_support::wire::Action;
 use rustix::process::Signal;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -102,11 +104,7 @@ fn a_leader_that_stands_still_inside_an_append_holds_its_successor_up_no_longer_
 #[test]
 fn a_candidate_that_stands_still_between_its_raise_and_its_commit_is_passed_over() {
     let cluster = cluster();
-    let a = cluster.server("a", &STEADY);
-    until_leads(&a);
-    let proxy = Proxy::before(cluster.database.port);
-    let b = cluster.server_at(&proxy.database(&cluster.database).url(), "b", &STEADY);
-    follows(&b);
+    let (a, b, proxy) = pair_with_standby_behind_proxy(&cluster);
     proxy.rule(|message| {
         let commits = message.is_commit() && &*message.application == "orbit-cluster:b";
         if commits { Action::Hold } else { Action::Pass }

@@ -13,7 +13,7 @@ mod takeover;
 use common::raw::{self, Answer};
 use common::{Server, aside, folder, wait_for};
 use orbit_sdk::{Client, Format, StartOptions, json};
-use orbit_support::wire::Message;
+use orbit_support::wire::{Message, Proxy};
 use orbit_support::{Database, Postgres};
 use serde_json::Value;
 use std::time::Duration;
@@ -61,6 +61,17 @@ impl Cluster {
         follows(&b).await;
         a.client().deploy(WAITS, Format::Yaml).await.expect("deployed");
         (a, b)
+    }
+
+    /// The same, with a proxy between the leader and the database.
+    async fn pair_behind_proxy(&self, ttl: u64) -> (Server, Proxy, Server) {
+        let proxy = Proxy::before(self.database.port);
+        let a = self.server_at(&proxy.database(&self.database).url(), "a", ttl, &[]);
+        leads(&a).await;
+        let b = self.server("b", ttl, &[]);
+        follows(&b).await;
+        a.client().deploy(WAITS, Format::Yaml).await.expect("deployed");
+        (a, proxy, b)
     }
 
     /// The lease as the database has it: whose it is, and in which epoch.

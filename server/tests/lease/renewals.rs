@@ -1,9 +1,9 @@
 //! Renewals that are late or lost, and rows that others hold for longer than the lease lasts.
 
 use crate::common::{aside, wait_for};
-use crate::{Cluster, LONG, TTL, WAITS, follows, leads, lost_the_lead, renews, role, start, surely_started, term};
-use orbit_sdk::{Client, Format};
-use orbit_support::wire::{Action, Cut, Proxy};
+use crate::{Cluster, LONG, TTL, leads, lost_the_lead, renews, role, start, surely_started, term};
+use orbit_sdk::Client;
+use orbit_support::wire::{Action, Cut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,11 +13,7 @@ async fn renewals_that_are_late_by_a_sixth_of_the_lease_or_lost_one_in_three_cos
     const LEASE: u64 = 6;
     for lost in [false, true] {
         let cluster = Cluster::new().await;
-        let proxy = Proxy::before(cluster.database.port);
-        let a = cluster.server_at(&proxy.database(&cluster.database).url(), "a", LEASE, &[]);
-        leads(&a).await;
-        let b = cluster.server("b", LEASE, &[]);
-        follows(&b).await;
+        let (a, proxy, b) = cluster.pair_behind_proxy(LEASE).await;
         let (seen, count) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let counted = Arc::clone(&count);
         proxy.rule(move |message| {
@@ -80,12 +76,7 @@ async fn nobody_leads_while_the_lease_is_locked_for_longer_than_it_lasts_and_one
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_is_cut_off_from_the_database_stops_serving_before_another_leads() {
     let cluster = Cluster::new().await;
-    let proxy = Arc::new(Proxy::before(cluster.database.port));
-    let a = cluster.server_at(&proxy.database(&cluster.database).url(), "a", TTL, &[]);
-    leads(&a).await;
-    let b = cluster.server("b", TTL, &[]);
-    follows(&b).await;
-    a.client().deploy(WAITS, Format::Yaml).await.expect("deployed");
+    let (a, proxy, b) = cluster.pair_behind_proxy(TTL).await;
     // Nothing passes any more, and nobody is told.
     proxy.rule(|_| Action::BlackHole);
     leads(&b).await;

@@ -198,12 +198,7 @@ fn renews_text(statement: &str) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_that_arrives_after_another_took_the_lease_does_nothing() {
     let cluster = Cluster::new().await;
-    let proxy = Arc::new(Proxy::before(cluster.database.port));
-    let a = cluster.server_at(&proxy.database(&cluster.database).url(), "a", TTL, &[]);
-    leads(&a).await;
-    let b = cluster.server("b", TTL, &[]);
-    follows(&b).await;
-    a.client().deploy(WAITS, Format::Yaml).await.expect("deployed");
+    let (a, proxy, b) = cluster.pair_behind_proxy(TTL).await;
     proxy.rule(|message| if renews(message) { Action::Hold } else { Action::Pass });
     leads(&b).await;
     wait_for("end of the lead", LONG, || lost_the_lead(&a).then_some(()));
