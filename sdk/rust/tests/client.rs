@@ -120,8 +120,11 @@ async fn servers_that_name_each_other_as_the_leader_are_not_followed_for_ever() 
     let refusal = json!({"error": {"code": "NOT_LEADER", "message": "standby", "retryable": true}});
     one.expect("/v1/health").await.answer_with(503, &[("x-orbit-leader", &other_url)], refusal.clone());
     other.expect("/v1/health").await.answer_with(503, &[("x-orbit-leader", &one_url)], refusal.clone());
+    one.expect("/v1/health").await.answer_with(503, &[("x-orbit-leader", &other_url)], refusal.clone());
+    // Those of the list are asked once more before the call fails: who leads may have changed meanwhile.
     one.expect("/v1/health").await.answer_with(503, &[("x-orbit-leader", &other_url)], refusal);
     assert_eq!(call.await.unwrap().unwrap_err().code(), Some("NOT_LEADER"));
+    assert!(one.within(Duration::from_millis(300), "/v1/health").await.is_none());
 }
 
 #[tokio::test]
