@@ -91,7 +91,7 @@ pub enum Mutant {
     RenewalByWrongHolder,
     /// A renewal does not look whether the lease is over.
     RenewalAfterExpiry,
-    /// The lease is given back when a stop begins, not when it is done.
+    /// The lease, or the fence, is given back when a stop begins, not when it is done.
     ReleaseBeforeStopEnded,
     /// Taking the lease does not raise the term.
     LeaseTermNotRaised,
@@ -101,11 +101,21 @@ pub enum Mutant {
     NumberWithoutIncarnation,
     /// A server that has seen a promotion goes on with the primary of before, where that answers.
     LowerTimelineBelieved,
+    /// On PostgreSQL, whether the writer still may is a condition of an append's inserts, and nothing is locked.
+    FenceConditionalInsert,
+    /// Whoever wins an election writes its name into the fence and leaves the term as it is.
+    TermNotRaised,
+    /// What a leader does now and then begins before it is elected.
+    LoopsBeforeElection,
+    /// Timers fire by the server's own wall clock.
+    TimerOnOwnClock,
+    /// The election lock is taken of whichever backend a pooler in transaction mode leads to.
+    LockThroughPooler,
 }
 
 impl Mutant {
     /// All of them, in the order of the enum.
-    pub const ALL: [Mutant; 37] = [
+    pub const ALL: [Mutant; 42] = [
         Mutant::ResponseBeforeCommit,
         Mutant::MemoryBeforeCommit,
         Mutant::RedeliveryUnflagged,
@@ -143,5 +153,10 @@ impl Mutant {
         Mutant::MemoryKeptOverPromotion,
         Mutant::NumberWithoutIncarnation,
         Mutant::LowerTimelineBelieved,
+        Mutant::FenceConditionalInsert,
+        Mutant::TermNotRaised,
+        Mutant::LoopsBeforeElection,
+        Mutant::TimerOnOwnClock,
+        Mutant::LockThroughPooler,
     ];
 }

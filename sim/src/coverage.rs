@@ -165,6 +165,9 @@ marks! {
     NameTakenOver = "name of a silent server taken over",
     NameRefused = "server refused since another of its name lives",
     NodeLeft = "server left its cluster",
+    ThroughPooler = "connection opened through a pooler in transaction mode",
+    PoolerFound = "server found a pooler in transaction mode in between",
+    ClockSkewed = "server on a host whose wall clock is not the database's",
 }
 
 /// How often each mark was hit.

@@ -96,6 +96,12 @@ kinds! {
     AnswerSlow = "answer-slow",
     /// The end of a dead server's connection reaches PostgreSQL late.
     SilentDeath = "silent-death",
+    /// For `for_ms`, new connections with PostgreSQL lead to a pooler in transaction mode.
+    Pooler = "pooler",
+    /// The wall clock of a server's host is ahead of the database's by `for_ms`.
+    HostAhead = "host-ahead",
+    /// The wall clock of a server's host is behind the database's by `for_ms`.
+    HostBehind = "host-behind",
 }
 
 /// When a fault strikes.

@@ -58,6 +58,8 @@ pub struct ServerPlan {
     pub max_append_bytes: usize,
     /// How fast the process's monotonic clock runs, in parts per million off the true time.
     pub drift_ppm: [u64; 2],
+    /// By how much the wall clock of the host of each server is ahead of the database's, where it is.
+    pub wall_ahead_ms: Vec<i64>,
 }
 
 /// A standby cluster.
@@ -76,6 +78,9 @@ pub struct ClusterPlan {
     pub lease_ms: Option<u64>,
     /// So far the clocks of the servers' hosts are off the database's at most, one way or the other.
     pub skew_ms: u64,
+    /// From this time to the healing, new connections lead to a pooler in transaction mode, with so many backends.
+    pub pooler_from_ms: Option<u64>,
+    pub pooler_backends: usize,
 }
 
 impl ClusterPlan {
@@ -90,6 +95,8 @@ impl ClusterPlan {
             session_timeout_ms: 5_000,
             lease_ms: d.chance(Ratio::new(1, 2)).then(|| *d.pick(&[3_000, 3_000, 4_000, 6_000, 15_000])),
             skew_ms: *d.pick(&[0, 500, 5_000, 60_000]),
+            pooler_from_ms: d.chance(Ratio::new(1, 8)).then(|| *d.pick(&[0, 2_000, 6_000])),
+            pooler_backends: *d.pick(&[2, 3, 6]),
         })
     }
 }
@@ -361,6 +368,7 @@ impl Plan {
                 max_append_groups: *d.pick(&[1, 2, 4, 256]),
                 max_append_bytes: *d.pick(&[600, 4_000, 1 << 20]),
                 drift_ppm: *d.pick(&[[0, 0], [0, 50], [0, 200]]),
+                wall_ahead_ms: wall_ahead(seed),
             },
             cluster: None,
             network: NetworkPlan {
@@ -460,6 +468,16 @@ fn fault(d: &mut Dice, one_in: &[u32], [shortest_ms, longest_ms]: [u64; 2]) -> F
 fn often(d: &mut Dice, one_in: &[u32], [shortest_ms, longest_ms]: [u64; 2]) -> Fault {
     let (on, rate) = (d.chance(Ratio::new(3, 4)), *d.pick(one_in));
     Fault { chance: if on { Ratio::new(1, rate) } else { Ratio::NEVER }, shortest_ms, longest_ms }
+}
+
+/// In a third of the plans, what the clock of each host shows beside the database's.
+fn wall_ahead(seed: u64) -> Vec<i64> {
+    let mut d = Dice::new(seed, Stream::Skew);
+    let (off, most) = (d.chance(Ratio::new(2, 3)), *d.pick(&[300, 5_000, 600_000]));
+    let each = |d: &mut Dice| {
+        i64::try_from(d.between([0, 2 * most])).expect("minutes") - i64::try_from(most).expect("minutes")
+    };
+    (0..3).map(|_| each(&mut d)).map(|ms| if off { 0 } else { ms }).collect()
 }
 
 fn off() -> Fault {

@@ -27,6 +27,7 @@ pub enum Stream {
     Cluster = 15,
     Lease = 16,
     Promotion = 17,
+    Skew = 18,
 }
 
 /// A probability, as an integer ratio; written `1/20`.

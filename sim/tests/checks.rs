@@ -36,8 +36,7 @@ fn feed(checks: &mut Checks, change: Change) -> Checked {
 fn feed_with(checks: &mut Checks, change: Change, book: &Book) -> Checked {
     let store = ModelStore::new(ClusterId(Uuid::nil()));
     let commit = Commit { transaction: "append", changes: vec![change] };
-    let committed =
-        Committed { commit: &commit, store: &store, book, steady_clock: false, now: Time(0), by_follower: false };
+    let committed = Committed::alone(&commit, &store, book, false);
     checks.on_commit(&committed, &mut Coverage::default())
 }
 
@@ -160,7 +159,10 @@ fn a_loop_without_a_pause_is_found() {
     let mut checks = Checks::default();
     let mut later = Checks::default();
     assert!((0..2_000).any(|_| checks.pace.on_wake(Time(7)).is_err()));
-    assert!((0..2_000).all(|n| later.pace.on_wake(Time(n)).is_ok()));
+    assert!((0..2_000).all(|n| later.pace.on_wake(Time(n * 10_000)).is_ok()));
+    // A deadline that is over, and that nobody looks at.
+    let mut spins = Checks::default();
+    assert!((0..4_000).any(|n| spins.pace.on_wake(Time(n * 500)).is_err()));
     assert!((0..2_000).any(|n| checks.pace.on_failure(Time(n)).is_err()));
     assert!((0..2_000).all(|n| later.pace.on_failure(Time(n * 20_000)).is_ok()));
 }
@@ -211,14 +213,7 @@ fn signals_of(document: &Value, sent: &[Message], events: Vec<Event>) -> Checked
     let _ = feed_with(&mut checks, change.clone(), &book);
     let store = ModelStore::new(ClusterId(Uuid::nil()));
     let commit = Commit { transaction: "append", changes: vec![change] };
-    let committed = Committed {
-        commit: &commit,
-        store: &store,
-        book: &book,
-        steady_clock: false,
-        now: Time(0),
-        by_follower: false,
-    };
+    let committed = Committed::alone(&commit, &store, &book, false);
     SignalCheck::default().on_commit(&committed, &checks.history, &mut Coverage::default())
 }
 
@@ -321,14 +316,7 @@ fn runs(second: Vec<(u32, u64, i64, Event)>) -> (Checked, Checked) {
     let change = append_runs(1, first_run().into_iter().chain(second).collect());
     let store = ModelStore::new(ClusterId(Uuid::nil()));
     let commit = Commit { transaction: "append", changes: vec![change] };
-    let committed = Committed {
-        commit: &commit,
-        store: &store,
-        book: &book,
-        steady_clock: false,
-        now: Time(0),
-        by_follower: false,
-    };
+    let committed = Committed::alone(&commit, &store, &book, false);
     let histories = checks.history.on_commit(&committed, &mut Coverage::default());
     let signals = SignalCheck::default().on_commit(&committed, &checks.history, &mut Coverage::default());
     (histories, signals)
@@ -453,8 +441,7 @@ fn a_name_that_is_taken_before_its_holder_has_been_silent_for_long_is_found() {
         let mut checks = Checks::default();
         let mut feed = |change, now| {
             let commit = Commit { transaction: "beat", changes: vec![change] };
-            let (store, book, by_follower) = (&store, &book, true);
-            let committed = Committed { commit: &commit, store, book, steady_clock: false, now, by_follower };
+            let committed = Committed { now, by_follower: true, ..Committed::alone(&commit, &store, &book, false) };
             checks.on_commit(&committed, &mut Coverage::default())
         };
         feed(beat(1, None), Time(0)).expect("nobody had it");
@@ -471,8 +458,7 @@ fn a_server_that_has_never_led_and_writes_more_than_its_own_row_is_found() {
     let (store, book) = (ModelStore::new(ClusterId(Uuid::nil())), Book::new(vec![document()]));
     let by = |by_follower| {
         let commit = Commit { transaction: "save_worker", changes: vec![Change::WorkerSaved] };
-        let (store, book, now) = (&store, &book, Time(0));
-        let committed = Committed { commit: &commit, store, book, steady_clock: false, now, by_follower };
+        let committed = Committed { by_follower, ..Committed::alone(&commit, &store, &book, false) };
         Checks::default().on_commit(&committed, &mut Coverage::default())
     };
     assert!(by(false).is_ok());

@@ -10,7 +10,6 @@ use orbit_sim::check::{Checked, Committed};
 use orbit_sim::coverage::Coverage;
 use orbit_sim::store::{Change, Commit, ModelStore};
 use orbit_sim::world::book::Book;
-use orbit_sim::world::clock::Time;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -60,14 +59,7 @@ impl Told {
         let change = Change::Group { fence, group, repeated: false };
         let commit = Commit { transaction: "append", changes: vec![change] };
         let store = ModelStore::new(ClusterId(Uuid::nil()));
-        let committed = Committed {
-            commit: &commit,
-            store: &store,
-            book: &self.book,
-            steady_clock: true,
-            now: Time(0),
-            by_follower: false,
-        };
+        let committed = Committed::alone(&commit, &store, &self.book, true);
         self.check.on_commit(&committed, &mut Coverage::default())
     }
 

@@ -163,6 +163,9 @@ impl<M: Mutants> Node<M> {
             let (node_id, advertise_addr) = (self.config.node_id.clone(), self.config.addr.clone());
             self.log(LogEvent::JoinedCluster { node_id, advertise_addr });
         }
+        if self.loops_too_early() {
+            self.keep_registry_now();
+        }
         self.campaign();
     }
 
@@ -518,6 +521,9 @@ impl<M: Mutants> Node<M> {
                 self.begin_to_stop(fence, cluster_id);
                 if self.lease_ttl().is_some() && self.mutants.planted(Mutant::ReleaseBeforeStopEnded) {
                     self.send(Connection::Election, Transaction::FreeLease(fence), Purpose::Release);
+                }
+                if self.lease_ttl().is_none() && self.mutants.planted(Mutant::ReleaseBeforeStopEnded) {
+                    self.send(Connection::Store, Transaction::Release(fence), Purpose::Release);
                 }
                 return;
             }

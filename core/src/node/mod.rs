@@ -60,7 +60,7 @@ use crate::api::{ApiError, ErrorCode, Response};
 use crate::cluster::clock::ClusterClock;
 use crate::definition::{AnySchema, SchemaCheck};
 use crate::id::{ClusterId, ExecutionId, Incarnation};
-use crate::mutant::{Mutants, NoMutants};
+use crate::mutant::{Mutant, Mutants, NoMutants};
 use crate::node::counters::Counters;
 use crate::node::request::OpenRequest;
 use crate::node::slot::Slot;
@@ -345,7 +345,7 @@ impl<M: Mutants> Node<M> {
         if self.has_exited() {
             return None;
         }
-        let in_cluster_time = |time: Option<ClusterMs>| time.map(|t| self.clock.when(t));
+        let in_cluster_time = |time: Option<ClusterMs>| time.map(|t| self.when(t));
         // What only a server that serves looks at wakes no other.
         let serving = |at: Option<Mono>| at.filter(|_| self.is_serving());
         [
@@ -394,7 +394,7 @@ impl<M: Mutants> Node<M> {
         self.check_when_due();
         self.renew_when_due();
         self.beat_when_due();
-        if self.is_serving() {
+        if self.is_serving() || self.loops_too_early() {
             self.wake_executions();
             self.expire_sessions();
             self.give_up_orphans();
@@ -527,7 +527,19 @@ impl<M: Mutants> Node<M> {
     }
 
     fn cluster_now(&self) -> ClusterMs {
+        if self.mutants.planted(Mutant::TimerOnOwnClock) {
+            return ClusterMs(self.now.wall.0);
+        }
         self.clock.now(self.now.mono)
+    }
+
+    /// When it will be this time, if no clock steps.
+    fn when(&self, time: ClusterMs) -> Mono {
+        if self.mutants.planted(Mutant::TimerOnOwnClock) {
+            let ahead = u64::try_from(time.0.saturating_sub(self.now.wall.0)).unwrap_or(0);
+            return self.now.mono + std::time::Duration::from_millis(ahead);
+        }
+        self.clock.when(time)
     }
 
     fn draw(&mut self) -> Uuid {

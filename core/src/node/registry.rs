@@ -41,7 +41,8 @@ impl<M: Mutants> Node<M> {
 
     /// When the registry is to be brought up to date next.
     pub(super) fn next_registry(&self) -> Option<Mono> {
-        self.registry.next.filter(|_| self.takes_requests() && !self.registry.in_flight)
+        let keeps = self.takes_requests() || self.loops_too_early();
+        self.registry.next.filter(|_| keeps && !self.registry.in_flight)
     }
 
     /// One more has registered.
@@ -52,6 +53,11 @@ impl<M: Mutants> Node<M> {
     /// From now on the registry is kept.
     pub(super) fn begin_registry(&mut self) {
         self.registry.next = Some(self.now.mono + EVERY);
+    }
+
+    /// It is brought up to date at once, and from then on.
+    pub(super) fn keep_registry_now(&mut self) {
+        self.registry.next = Some(self.now.mono);
     }
 
     pub(super) fn keep_registry_when_due(&mut self) {

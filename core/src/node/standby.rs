@@ -53,6 +53,11 @@ impl<M: Mutants> Node<M> {
         self.standby().is_some() && matches!(self.phase, Phase::Campaigning { .. })
     }
 
+    /// The planted mistake: what a leader does now and then begins before it is elected.
+    pub(super) fn loops_too_early(&self) -> bool {
+        self.mutants.planted(Mutant::LoopsBeforeElection) && self.standby().is_some() && self.fence().is_none()
+    }
+
     /// The name of what it is now, as health shows it.
     pub(super) fn role_name(&self) -> &'static str {
         match self.standby() {

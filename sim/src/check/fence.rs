@@ -1,7 +1,10 @@
-//! One writer per term; in commit order, nothing by an older term comes after a newer one (scenarios, 2).
+//! One writer per term; in commit order, nothing by an older term comes after a newer one (scenarios, 2). What gives its
+//! place up writes nothing more (scenarios, B8).
 
 use super::{Checked, Committed, ensure};
+use crate::postgres::SessionId;
 use crate::store::Change;
+use crate::world::server::Pid;
 use orbit_core::id::{Incarnation, Term};
 use orbit_core::store::append::Fence;
 use std::collections::BTreeMap;
@@ -13,6 +16,10 @@ const CHECK: &str = "fence";
 pub struct FenceCheck {
     writers: BTreeMap<Term, Incarnation>,
     newest: Term,
+    /// Whose holder gave it up.
+    released: Option<Fence>,
+    /// Whose each session is that has won an election.
+    elected: BTreeMap<SessionId, Pid>,
 }
 
 impl FenceCheck {
@@ -28,14 +35,38 @@ impl FenceCheck {
                         after.term,
                         self.newest
                     );
+                    let by_lease =
+                        |change: &Change| matches!(change, Change::LeaseTaken { .. } | Change::LeaseSeized { .. });
+                    let by_lock = !committed.commit.changes.iter().any(by_lease);
+                    if let Some((session, pid)) = committed.by.filter(|_| by_lock) {
+                        let before = *self.elected.entry(session).or_insert(pid);
+                        ensure!(
+                            before == pid,
+                            CHECK,
+                            "{session:?} holds the election lock for {before:?}, and term {} is raised on it for {pid:?}",
+                            after.term
+                        );
+                    }
                     self.newest = after.term;
                     self.writers.insert(after.term, after.incarnation);
                 }
                 Change::Group { repeated: true, .. } | Change::Claimed { repeated: true, .. } => {}
                 Change::Group { fence, .. } | Change::Claimed { fence, .. } | Change::Defined { fence, .. } => {
-                    self.may_write(*fence)?;
+                    // What was given up as lost may come late; nobody reckons with it.
+                    ensure!(
+                        committed.late || self.released != Some(*fence),
+                        CHECK,
+                        "term {} was given up, and wrote after that",
+                        fence.term
+                    );
+                    self.is_writer(*fence)?;
                 }
-                Change::HolderCleared { fence } | Change::Swept { fence, .. } => self.may_write(*fence)?,
+                Change::Swept { fence, .. } => self.is_writer(*fence)?,
+                // A release that is sent again finds what it did.
+                Change::HolderCleared { fence } => {
+                    self.is_writer(*fence)?;
+                    self.released = Some(*fence);
+                }
                 Change::Requeued { .. }
                 | Change::LeaseTaken { .. }
                 | Change::LeaseRenewed { .. }
@@ -51,7 +82,7 @@ impl FenceCheck {
         Ok(())
     }
 
-    fn may_write(&self, fence: Fence) -> Checked {
+    fn is_writer(&self, fence: Fence) -> Checked {
         let writer = self.writers.get(&fence.term);
         ensure!(fence.term == self.newest, CHECK, "term {} wrote after term {} began", fence.term, self.newest);
         ensure!(

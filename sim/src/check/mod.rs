@@ -17,6 +17,7 @@
 //! * [`read`]: nothing is shown that is not committed, and nothing older than what was shown before.
 //! * [`nodes`]: a server's name is taken from another only once that one has been silent; one that never led writes
 //!   nothing but its own row.
+//! * [`standby`]: a server that does not lead asks for nothing that changes more than its own row.
 //! * [`log`]: no line of level ERROR that no injected fault explains.
 //! * [`validity`]: nothing is served as leader past the last good check.
 //! * [`patience`]: long polls and waits end early only with something to say, and do end.
@@ -41,6 +42,7 @@ pub mod replay;
 mod rows;
 pub mod runs;
 pub mod signal;
+pub mod standby;
 pub mod validity;
 pub mod violation;
 
@@ -48,10 +50,12 @@ pub(crate) use violation::ensure;
 pub use violation::{Checked, Violation};
 
 use crate::coverage::Coverage;
+use crate::postgres::SessionId;
 use crate::store::{Commit, ModelStore};
 use crate::world::book::Book;
 use crate::world::clock::Time;
 use crate::world::network::Exchange;
+use crate::world::server::Pid;
 use orbit_core::api::Response;
 use std::time::Duration;
 
@@ -82,6 +86,17 @@ pub struct Committed<'a> {
     pub now: Time,
     /// Whether it was sent by a server that lives, and has never led.
     pub by_follower: bool,
+    /// Whether whoever sent it has given it up, or is gone.
+    pub late: bool,
+    /// The session that did it, and the process that it belongs to; none where nobody is there any more.
+    pub by: Option<(SessionId, Pid)>,
+}
+
+impl<'a> Committed<'a> {
+    /// By a server that is alone on its database, at the beginning of time.
+    pub fn alone(commit: &'a Commit, store: &'a ModelStore, book: &'a Book, steady_clock: bool) -> Committed<'a> {
+        Committed { commit, store, book, steady_clock, now: Time(0), by_follower: false, late: false, by: None }
+    }
 }
 
 /// An answer that leaves a server.

@@ -229,9 +229,8 @@ impl World {
                 self.process(pid).fence = Some(*after);
             }
         }
-        let (steady_clock, now) = (self.steady_clock, self.now);
-        let (store, book) = (&self.sqlite, &self.book);
-        let committed = Committed { commit: &commit, store, book, steady_clock, now, by_follower: false };
+        let alone = Committed::alone(&commit, &self.sqlite, &self.book, self.steady_clock);
+        let committed = Committed { now: self.now, ..alone };
         let checked = self.checks.on_commit(&committed, &mut self.marks);
         self.holds(checked);
         reply

@@ -59,6 +59,8 @@ pub struct World {
     host: HostClock,
     /// Whether the host's clock has never stepped.
     steady_clock: bool,
+    /// By how much the wall clock of the host of each place is ahead of the database's, in milliseconds.
+    wall_ahead: Vec<i64>,
     /// On SQLite: the database.
     sqlite: ModelStore,
     /// On PostgreSQL: the database, and the ways to it.
@@ -120,6 +122,7 @@ impl World {
             sequence: 0,
             host: HostClock::new(),
             steady_clock: true,
+            wall_ahead: Vec::new(),
             disk: Disk::default(),
             processes: BTreeMap::new(),
             last_pid: 0,
@@ -145,6 +148,10 @@ impl World {
 
     /// Runs it to its end: chaos, healing, quiet; or to the first thing that a check finds.
     pub fn run(mut self) -> Ended {
+        self.set_clocks();
+        if self.postgres.is_some() {
+            self.look_for_pooler();
+        }
         for _ in 0..self.servers() {
             self.at(Time(0), Event::StartServer);
         }
@@ -305,12 +312,13 @@ fn database(plan: &Plan, planted: Planted, cluster_id: ClusterId) -> Database {
         replica_us: d.replica_us,
     };
     let mut engine = orbit::database(cluster_id, pace, Dice::new(plan.seed, Stream::Backends));
-    engine.domain.by_number = planted.0 == Some(Mutant::NumberWithoutIncarnation);
+    engine.domain.planted = planted;
     engine.domain.fence_lock = match planted.0 {
         Some(Mutant::FenceKeyShared) => orbit::FenceLock::KeyShare,
         Some(Mutant::FenceUnlocked) => orbit::FenceLock::Plain,
         Some(Mutant::FenceInAnotherTransaction) => orbit::FenceLock::Before,
         Some(Mutant::FenceMissing) => orbit::FenceLock::None,
+        Some(Mutant::FenceConditionalInsert) => orbit::FenceLock::Insert,
         _ => orbit::FenceLock::Share,
     };
     Database::new(engine)

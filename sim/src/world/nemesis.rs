@@ -88,6 +88,7 @@ impl World {
             }
         }
         if self.postgres.is_some() {
+            self.look_for_pooler();
             self.strike_database();
         }
         if let Some(ms) = self.strikes(FaultKind::NetworkDown, faults.network_down) {

@@ -6,19 +6,20 @@
 
 mod faults;
 mod lanes;
+mod pooler;
 mod promotion;
 
 use super::World;
 use super::clock::Time;
 use super::event::{Event, ProcessEvent};
-use super::server::Pid;
+use super::server::{Pid, Process};
 use crate::check::{Committed, Violation};
 use crate::coverage::Mark;
 use crate::fault::{FaultKind, Moment};
 use crate::plan::Plan;
 use crate::postgres::store::whole::rows;
-use crate::postgres::store::{Done, Orbit, Program};
-use crate::postgres::{Answer, Code, Command, Engine, SessionId, Settings, SqlError};
+use crate::postgres::store::{Connection as Whence, Done, Orbit, Program};
+use crate::postgres::{Answer, Code, Command, Engine, Outcome, SessionId, Settings, SqlError};
 use crate::rng::Ratio;
 use crate::store::{Change, Commit, ModelStore};
 use orbit_core::node::{CallId, Connection};
@@ -28,6 +29,7 @@ use orbit_core::store::outcome::{Phase, Reply};
 use orbit_core::store::statement::Rows;
 use orbit_core::store::transaction::{Transaction, Verdict};
 use orbit_core::time::ClusterMs;
+use pooler::Pooler;
 use promotion::{OldPrimary, Replica};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
@@ -53,6 +55,7 @@ pub struct Database {
     pub refuses_until: Time,
     /// What each session runs, for the names of commits.
     runs: BTreeMap<SessionId, &'static str>,
+    pooler: Pooler,
 }
 
 /// A connection, as the way from one end to the other.
@@ -63,6 +66,8 @@ struct Link {
     session: Option<SessionId>,
     /// Where it leads, once it does.
     timeline: u32,
+    /// It leads to the pooler, and has a session for the time of a transaction.
+    pooled: bool,
     /// Nothing more comes back on it.
     cut: bool,
     /// Messages arrive in the order in which they were sent, in both directions.
@@ -173,7 +178,23 @@ impl Database {
             looked_for: None,
             refuses_until: Time(0),
             runs: BTreeMap::new(),
+            pooler: Pooler::default(),
         }
+    }
+}
+
+impl LinkId {
+    /// Of its own, and no other lock's.
+    fn key(self) -> i64 {
+        i64::try_from(self.0).expect("few connections") + 1_000
+    }
+}
+
+/// The same command, which comes on this connection.
+fn from(command: Command<Program>, whence: Whence) -> Command<Program> {
+    match command {
+        Command::Run(program) => Command::Run(program.on(whence)),
+        other => other,
     }
 }
 
@@ -275,6 +296,7 @@ impl World {
         let Some(link) = database.links.get_mut(&id) else { return };
         let (connection, timeline, session) = (link.connection, link.timeline, link.session);
         match message {
+            message if link.pooled => self.arrives_at_pooler(id, message),
             Message::Connect => {
                 let last = database.engines().map(|engine| engine.last_session()).max().unwrap_or_default();
                 let engine = match database.old.as_mut().filter(|_| back) {
@@ -303,11 +325,12 @@ impl World {
             }
             Message::Command(command, name) => {
                 let session = session.expect("commands follow the connection");
+                let command = from(*command, Whence { key: id.key(), foreign: false });
                 let engine = database.engine_of(timeline);
                 let Some(engine) = engine.filter(|engine| engine.lives(session) && engine.has_client(session)) else {
                     return self.send_back(id, Heard::Error(SqlError::CLOSED));
                 };
-                engine.start(session, *command);
+                engine.start(session, command);
                 database.runs.insert(session, name);
             }
             Message::Gone => {
@@ -322,14 +345,26 @@ impl World {
     /// Lets everything go on that can, one after the other, and looks at each commit by itself.
     fn settle(&mut self) {
         loop {
-            self.take_commits();
-            if self.failure.is_some() || !self.database().engines().any(Engine::step) {
+            loop {
+                self.take_commits();
+                if self.failure.is_some() || !self.database().engines().any(Engine::step) {
+                    break;
+                }
+            }
+            let answers: Vec<_> = self.database().engines().flat_map(Engine::take_answers).collect();
+            if answers.is_empty() {
                 break;
             }
+            // What ends here may let a pooler begin something else.
+            self.answer(answers);
         }
-        let answers: Vec<_> = self.database().engines().flat_map(Engine::take_answers).collect();
+        self.look_again();
+    }
+
+    fn answer(&mut self, answers: Vec<(SessionId, Outcome<Rows>)>) {
         for (session, outcome) in answers {
             let Some(id) = self.database().of_session.get(&session).copied() else { continue };
+            self.lend_again(session);
             let heard = match outcome {
                 Ok(Answer::Began | Answer::Committed | Answer::RolledBack | Answer::Set) => Heard::Done,
                 Ok(answer) => Heard::Rows(rows(answer).expect("an answer with rows")),
@@ -345,7 +380,6 @@ impl World {
                 self.send_back(id, heard);
             }
         }
-        self.look_again();
     }
 
     fn look_again(&mut self) {
@@ -384,6 +418,9 @@ impl World {
         let link = id.and_then(|id| database.links.get(&id));
         let (pid, open) = (link.map(|l| l.pid), link.is_some_and(|l| !l.cut));
         let pid = pid.filter(|pid| self.processes.contains_key(pid));
+        let keeps = |process: &Process| process.lanes.lanes.values().any(|lane| lane.link == id);
+        let late = zombie || !open || !pid.and_then(|pid| self.processes.get(&pid)).is_some_and(keeps);
+        let by = pid.map(|pid| (session, pid));
         let commit = Commit { transaction: name, changes };
         self.trace.record(self.now, "commit", &(session, pid, timeline, &commit));
         let lost = timeline.is_some_and(|timeline| timeline < newest);
@@ -411,7 +448,8 @@ impl World {
             Some(old) => (&old.engine.domain.store, &mut old.checks),
             None => (&database.engine.domain.store, checks),
         };
-        let committed = Committed { commit: &commit, store, book, steady_clock: *steady_clock, now: *now, by_follower };
+        let (steady_clock, now) = (*steady_clock, *now);
+        let committed = Committed { commit: &commit, store, book, steady_clock, now, by_follower, late, by };
         let checked = checks.on_commit(&committed, marks);
         self.holds(checked);
         if let Some(pid) = pid.filter(|_| name == "append") {

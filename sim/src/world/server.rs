@@ -6,7 +6,7 @@ use super::disk::{Calls, Stage};
 use super::event::{Event, ProcessEvent};
 use super::postgres::Lanes;
 use crate::check::lease::LeaseCheck;
-use crate::check::{Violation, log, validity};
+use crate::check::{Violation, log, standby, validity};
 use crate::coverage::Mark;
 use crate::fault::{FaultKind, Moment};
 use crate::mutant::Planted;
@@ -131,7 +131,7 @@ impl World {
         // Whose lock it is, no clock says.
         let skew = self.plan.cluster.as_ref().filter(|cluster| cluster.lease_ms.is_some()).map_or(0, |c| c.skew_ms);
         let off = if skew == 0 { 0 } else { i64::try_from(self.dice.server.below(2 * skew)).expect("short") };
-        let off = off - i64::try_from(skew).expect("short");
+        let off = off - i64::try_from(skew).expect("short") + self.skew(place);
         let clock = ProcessClock::new(self.now, origin, drift).off_by(off);
         let entropy = self.dice.entropy.bytes();
         let now = self.host.now(&clock, self.now);
@@ -160,6 +160,26 @@ impl World {
         self.trace.record(self.now, "start", &pid);
         self.give(pid, Input::Start);
         pid
+    }
+
+    /// What the clocks of the hosts show beside the database's is decided once, for each place.
+    pub(super) fn set_clocks(&mut self) {
+        for ahead in self.plan.server.wall_ahead_ms.clone() {
+            let ms = ahead.unsigned_abs();
+            let before = self.faults.strikes(self.now, FaultKind::HostAhead, ahead > 0, ms).unwrap_or(0);
+            let behind = self.faults.strikes(self.now, FaultKind::HostBehind, ahead < 0, ms).unwrap_or(0);
+            let signed = |ms| i64::try_from(ms).expect("minutes");
+            self.wall_ahead.push(signed(before) - signed(behind));
+        }
+    }
+
+    /// By how much the wall clock of a place is ahead, in milliseconds.
+    fn skew(&mut self, place: u32) -> i64 {
+        let ahead = self.wall_ahead.get(place as usize).copied().unwrap_or(0);
+        if ahead != 0 {
+            self.marks.hit(Mark::ClockSkewed);
+        }
+        ahead
     }
 
     fn config(&self, pid: Pid, place: u32) -> NodeConfig {
@@ -277,6 +297,10 @@ impl World {
             Effect::Store { call, connection, transaction, origin } => {
                 if let Transaction::FreeLease(fence) = &transaction {
                     let checked = LeaseCheck::on_giving_back(self.process(pid).calls.appends_under(*fence));
+                    self.holds(checked);
+                }
+                if self.plan.cluster.is_some() {
+                    let checked = standby::on_call(&transaction, self.process(pid).leads);
                     self.holds(checked);
                 }
                 let now = self.now;

@@ -86,7 +86,8 @@ pub fn resume(
         match work.stage {
             Stage::Fence => {
                 let current = fence(orbit, cx)?;
-                let blind = orbit.fence_lock == FenceLock::None || orbit.is_writer(append.fence, current);
+                let blind = matches!(orbit.fence_lock, FenceLock::None | FenceLock::Insert)
+                    || orbit.is_writer(append.fence, current);
                 let current = if blind { append.fence } else { current };
                 cx.writes()?;
                 work.current = Some(current);
@@ -110,6 +111,9 @@ pub fn resume(
                 work.stage = Stage::Writing;
             }
             Stage::Writing => {
+                if orbit.fence_lock == FenceLock::Insert && fence(orbit, cx)? != append.fence {
+                    return Ok(Appended::FenceMoved);
+                }
                 insert_all(append, work, cx)?;
                 write_all(append, work, cx)?;
                 work.stage = Stage::Written;

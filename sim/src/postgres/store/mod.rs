@@ -21,9 +21,11 @@ use super::engine::{Domain, Engine, SessionId};
 use super::error::{Code, Stop};
 use super::lock::Scope;
 use super::table::Strength;
+use crate::mutant::Planted;
 use crate::rng::{Dice, Ratio, Stream};
 use crate::store::{Change, ModelStore};
 use orbit_core::id::ClusterId;
+use orbit_core::mutant::{Mutant, Mutants};
 use orbit_core::store::append::Fence;
 use orbit_core::store::origin::Origin;
 use orbit_core::store::statement::{LockState, Rows, Statement};
@@ -40,6 +42,8 @@ pub enum FenceLock {
     KeyShare,
     /// A plain `SELECT` in the same statement.
     Plain,
+    /// A condition of an append's inserts; elsewhere a plain `SELECT`.
+    Insert,
     /// `FOR SHARE` in a transaction of its own, before.
     Before,
     /// Not at all.
@@ -75,8 +79,8 @@ pub struct Orbit {
     /// What is committed.
     pub store: ModelStore,
     pub fence_lock: FenceLock,
-    /// By mistake: who has the number of the term is the writer.
-    pub by_number: bool,
+    /// The mistake of this run, for what is no matter of the fence's lock.
+    pub planted: Planted,
     /// Which database this is.
     pub origin: Origin,
     pub pace: Pace,
@@ -104,7 +108,7 @@ fn of(store: ModelStore, pace: Pace, dice: Dice) -> Engine<Orbit> {
     let orbit = Orbit {
         store,
         fence_lock: FenceLock::Share,
-        by_number: false,
+        planted: Planted::default(),
         origin: Origin { system: 1, timeline: 1 },
         pace,
         dice,
@@ -122,8 +126,24 @@ fn of(store: ModelStore, pace: Pace, dice: Dice) -> Engine<Orbit> {
 #[derive(Clone, Debug)]
 pub struct Program {
     statement: Statement,
+    /// The connection that it comes on.
+    from: Connection,
     work: Option<Work>,
     breath: Breath,
+}
+
+/// The connection that a statement comes on, as its session tells it from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// Of its own: the key of the lock that says for whom the election lock is held.
+    pub key: i64,
+    /// What answers is not the session that it has set up: a pooler is in between.
+    pub foreign: bool,
+}
+
+impl Connection {
+    /// The only one of its session.
+    pub const ONLY: Connection = Connection { key: 1, foreign: false };
 }
 
 /// Where a statement stands still, and until when.
@@ -142,7 +162,13 @@ enum Work {
 
 impl Program {
     pub fn new(statement: Statement) -> Program {
-        Program { statement, work: None, breath: Breath::default() }
+        Program { statement, from: Connection::ONLY, work: None, breath: Breath::default() }
+    }
+
+    /// The same, which comes on this connection.
+    #[must_use]
+    pub fn on(self, from: Connection) -> Program {
+        Program { from, ..self }
     }
 }
 
@@ -154,12 +180,15 @@ impl Domain for Orbit {
     type Note = Change;
 
     fn resume(&mut self, program: &mut Program, cx: &mut Context<'_, Self>) -> Result<Rows, Stop> {
-        let Program { statement, work, breath } = program;
+        let Program { statement, from, work, breath } = program;
         match statement {
-            Statement::TakeLock(_) => Ok(Rows::TakeLock(take_lock(cx))),
+            Statement::TakeLock(_) => Ok(Rows::TakeLock(take_lock(self, *from, cx))),
             Statement::StandInLine(line) => {
                 let ms = u64::try_from(line.slice.as_millis()).expect("a slice is short");
-                cx.advisory_lock_within(ELECTION_LOCK, ms, Scope::Session).map(|_| Rows::StandInLine(()))
+                if cx.advisory_lock_within(ELECTION_LOCK, ms, Scope::Session)? {
+                    cx.try_advisory_lock(from.key, false, Scope::Session);
+                }
+                Ok(Rows::StandInLine(()))
             }
             Statement::FreeLock(_) => Ok(Rows::FreeLock(cx.advisory_unlock(ELECTION_LOCK, false))),
             Statement::Append(append) => {
@@ -238,7 +267,8 @@ impl Domain for Orbit {
 impl Orbit {
     /// Whether this writer is the one that the fence names.
     fn is_writer(&self, writer: Fence, current: Fence) -> bool {
-        writer == current || (self.by_number && writer.term == current.term)
+        let by_number = self.planted.planted(Mutant::NumberWithoutIncarnation);
+        writer == current || (by_number && writer.term == current.term)
     }
 
     /// Stands still for a moment, sometimes.
@@ -257,9 +287,19 @@ impl Orbit {
     }
 }
 
-/// The election lock, once for each session. It is the session's: it stays when a transaction is rolled back.
-fn take_lock(cx: &mut Context<'_, Orbit>) -> LockState {
-    if cx.holds_advisory(ELECTION_LOCK) || cx.try_advisory_lock(ELECTION_LOCK, false, Scope::Session) {
+/// The election lock, once for each session. It is the session's: it stays when a transaction is rolled back, and says
+/// for which connection it is held.
+fn take_lock(orbit: &Orbit, from: Connection, cx: &mut Context<'_, Orbit>) -> LockState {
+    let blind = orbit.planted.planted(Mutant::LockThroughPooler);
+    if from.foreign && !blind {
+        return LockState::Pooled;
+    }
+    if cx.holds_advisory(ELECTION_LOCK) {
+        let own = cx.holds_advisory(from.key) || blind;
+        return if own { LockState::Mine } else { LockState::Pooled };
+    }
+    if cx.try_advisory_lock(ELECTION_LOCK, false, Scope::Session) {
+        cx.try_advisory_lock(from.key, false, Scope::Session);
         LockState::Mine
     } else {
         LockState::Others
@@ -273,7 +313,9 @@ fn fence(orbit: &Orbit, cx: &mut Context<'_, Orbit>) -> Result<orbit_core::store
     let strength = match orbit.fence_lock {
         FenceLock::Share => Strength::Share,
         FenceLock::KeyShare => Strength::KeyShare,
-        FenceLock::Plain | FenceLock::Before | FenceLock::None => return Ok(found.value.cluster().fence),
+        FenceLock::Plain | FenceLock::Insert | FenceLock::Before | FenceLock::None => {
+            return Ok(found.value.cluster().fence);
+        }
     };
     match cx.lock(&found, strength, Policy::Wait)? {
         Locked::Same => Ok(found.value.cluster().fence),

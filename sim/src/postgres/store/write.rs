@@ -10,6 +10,7 @@ use crate::store::Change;
 use crate::store::tables::{DefinitionEntry, TaskEntry};
 use crate::store::write::{beaten, is_stray, to_forget};
 use orbit_core::id::{ContractVersion, NodeId, TaskId, TaskName, WorkerId};
+use orbit_core::mutant::{Mutant, Mutants};
 use orbit_core::store::append::{Fence, TaskState};
 use orbit_core::store::lease::LeaseRow;
 use orbit_core::store::statement::{
@@ -115,7 +116,9 @@ fn raise_fence(
         };
         let mut cluster = row.cluster().clone();
         let before = cluster.fence;
-        let after = Fence { term: before.term.next(), incarnation: statement.incarnation };
+        let stays = orbit.planted.planted(Mutant::TermNotRaised);
+        let term = if stays { before.term } else { before.term.next() };
+        let after = Fence { term, incarnation: statement.incarnation };
         cluster.fence = after;
         cluster.mode = statement.mode.as_str().into();
         cluster.election = LOCK.into();

@@ -113,5 +113,7 @@ impl World {
         for session in all {
             self.thaw(session);
         }
+        self.end_pooler();
+        self.settle();
     }
 }

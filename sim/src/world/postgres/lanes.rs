@@ -15,7 +15,7 @@ use orbit_core::node::{CallId, Connection, Input};
 use orbit_core::store::executor::{Ask, Executor, Frame};
 use orbit_core::store::origin::Origin;
 use orbit_core::store::outcome::{self, Cause, Fact, FailureKind, Phase, Reply};
-use orbit_core::store::statement::Statement;
+use orbit_core::store::statement::{LockState, Statement};
 use orbit_core::store::transaction::{CampaignVerdict, Transaction, Verdict};
 use std::collections::VecDeque;
 
@@ -85,11 +85,13 @@ impl World {
 
     fn connect(&mut self, pid: Pid, key: (Connection, u8)) {
         let now = self.now;
+        let pooled = self.leads_to_pooler();
         let database = self.database();
         database.last_link += 1;
         let id = LinkId(database.last_link);
+        let (session, timeline) = (None, 0);
         let link =
-            Link { pid, connection: key.0, session: None, timeline: 0, cut: false, last_there: now, last_back: now };
+            Link { pid, connection: key.0, session, timeline, pooled, cut: false, last_there: now, last_back: now };
         database.links.insert(id, link);
         let lane = self.lane(pid, key);
         (lane.link, lane.leads_to) = (Some(id), None);
@@ -263,6 +265,15 @@ impl World {
 
     fn note_reply(&mut self, pid: Pid, reply: &Reply<Verdict>, groups: &[orbit_core::id::GroupId]) {
         self.mark_reply(reply);
+        if let Reply::Done(
+            Verdict::Campaign(CampaignVerdict::Pooled)
+            | Verdict::Hold(LockState::Pooled)
+            | Verdict::Line(LockState::Pooled),
+        ) = reply
+        {
+            self.marks.hit(Mark::PoolerFound);
+            self.process(pid).excuses.database = true;
+        }
         if let Reply::Done(Verdict::Campaign(CampaignVerdict::Held { .. })) = reply {
             // Somebody's session is still there.
             self.marks.hit(Mark::LockHeld);

@@ -69,6 +69,7 @@ impl World {
         self.catch_up();
         self.settle();
         let Some(replica) = self.database().replica.take() else { return };
+        self.end_pooler();
         if self.database().old.is_some() {
             let timeline = self.timeline() - 1;
             self.old_primary_ends(timeline);
