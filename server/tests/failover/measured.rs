@@ -5,7 +5,7 @@
 //! that nothing acknowledged is lost, no step succeeds twice, and repeats are flagged. `scripts/long failovers` takes
 //! many of each, of a release build with its default settings, and writes every gap down.
 //!
-//! `FAILOVERS=kill:50,stop:20,cut:20,lease-3:20,lease:5` says how many of which kind, `FAILOVERS_CSV` where the figures
+//! `FAILOVERS=kill:50,session:20,stop:20,cut:20,lease-3:20,lease:5` says how many of which kind, `FAILOVERS_CSV` where the figures
 //! go.
 
 use crate::common::cluster::Cluster;
@@ -13,7 +13,7 @@ use crate::common::{Server, wait_for};
 use crate::links::Net;
 use crate::orders::{Orders, Seen};
 use crate::writer::{self, Asked, PING, Writers};
-use crate::{LEADS_WITHIN, cluster, deploy, follows, until, until_deposed, until_leads};
+use crate::{LEADS_WITHIN, cluster, deploy, depose, follows, until, until_deposed, until_leads};
 use orbit_support::{Database, Host, Loss};
 use rustix::process::Signal;
 use std::fs::OpenOptions;
@@ -37,6 +37,8 @@ const EVERY: Duration = Duration::from_millis(10);
 enum Kind {
     /// SIGKILL.
     Kill,
+    /// The session that holds its lock ends, while sixteen more clients have it append as much as it can.
+    Session,
     /// SIGSTOP.
     Stop,
     /// Its way to the database loses everything.
@@ -51,17 +53,19 @@ impl Kind {
     fn parse(text: &str) -> Kind {
         match text {
             "kill" => Kind::Kill,
+            "session" => Kind::Session,
             "stop" => Kind::Stop,
             "cut" => Kind::Cut,
             "lease" => Kind::Lease,
             "lease-3" => Kind::ShortLease,
-            other => panic!("{other:?} is no kind of failure: kill, stop, cut, lease, lease-3"),
+            other => panic!("{other:?} is no kind of failure: kill, session, stop, cut, lease, lease-3"),
         }
     }
 
     fn name(self) -> &'static str {
         match self {
             Kind::Kill => "kill",
+            Kind::Session => "session",
             Kind::Stop => "stop",
             Kind::Cut => "cut",
             Kind::Lease => "lease",
@@ -72,7 +76,7 @@ impl Kind {
     /// A server that this kind of failure is to meet.
     fn server(self, cluster: &Cluster, name: &str) -> Server {
         match self {
-            Kind::Kill | Kind::Stop | Kind::Cut => cluster.server(name, &DEFAULTS),
+            Kind::Kill | Kind::Session | Kind::Stop | Kind::Cut => cluster.server(name, &DEFAULTS),
             Kind::Lease => cluster.plain_server(name, &[&BY_LEASE[..], &["--lease-ttl", "15"]].concat()),
             Kind::ShortLease => cluster.plain_server(name, &[&BY_LEASE[..], &["--lease-ttl", "3"]].concat()),
         }
@@ -95,14 +99,19 @@ struct Pair<'a> {
 
 impl Pair<'_> {
     /// Takes the leader from them, and says what came of it. This thread is where they are reached from.
-    fn lose_leader(self, clients: usize, lose: impl FnOnce(&mut Server), mend: impl FnOnce(&Server)) -> Measured {
+    fn lose_leader(
+        self,
+        clients: usize,
+        lose: impl FnOnce(&mut Server, &Server),
+        mend: impl FnOnce(&Server),
+    ) -> Measured {
         let Pair { mut a, b, database, here } = self;
         deploy(&a, PING);
         let orders = Orders::begin_at(here, &format!("{},{}", a.url(), b.url()), clients);
         let of_a = Writers::begin_at(here, "a", a.addr, 1, EVERY);
         let of_b = Writers::begin_at(here, "b", b.addr, 1, EVERY);
         wait_for("writes", LEADS_WITHIN, || (of_a.acknowledged() > 50 && orders.ended() > 20).then_some(()));
-        lose(&mut a);
+        lose(&mut a, &b);
         until("writes by the new leader", || of_b.acknowledged() > 20);
         mend(&a);
         let (of_a, of_b) = (of_a.end(), of_b.end());
@@ -135,7 +144,7 @@ fn measure(kind: Kind, clients: usize) -> Option<Measured> {
             let pair = Pair { a, b, database: &net.database, here: Some(&hosts.first) };
             pair.lose_leader(
                 clients,
-                |_| hosts.lose(Loss::Everything),
+                |_, _| hosts.lose(Loss::Everything),
                 |a| {
                     hosts.mend();
                     until_deposed(a);
@@ -150,10 +159,19 @@ fn measure(kind: Kind, clients: usize) -> Option<Measured> {
     follows(&b);
     let pair = Pair { a, b, database: &cluster.database, here: None };
     Some(match kind {
-        Kind::Kill | Kind::Lease | Kind::ShortLease => pair.lose_leader(clients, |a| a.process.kill_now(), |_| {}),
+        Kind::Kill | Kind::Lease | Kind::ShortLease => pair.lose_leader(clients, |a, _| a.process.kill_now(), |_| {}),
+        Kind::Session => {
+            deploy(&pair.a, PING);
+            let load = Writers::begin("load", pair.a.addr, 16, Duration::ZERO);
+            wait_for("full load", LEADS_WITHIN, || (load.acknowledged() > 100).then_some(()));
+            let measured = pair.lose_leader(clients, |_, b| depose(&cluster, "a", b), until_deposed);
+            let asked = load.end();
+            assert_eq!(writer::faults(&cluster.database, &asked), Vec::<String>::new());
+            measured
+        }
         Kind::Stop | Kind::Cut => pair.lose_leader(
             clients,
-            |a| a.process.signal(Signal::STOP),
+            |a, _| a.process.signal(Signal::STOP),
             |a| {
                 a.process.signal(Signal::CONT);
                 until_deposed(a);
@@ -183,7 +201,7 @@ impl Csv {
 fn however_the_leader_is_lost_another_one_writes_and_nothing_acknowledged_is_lost() {
     let wanted = std::env::var("FAILOVERS").ok();
     let clients = if wanted.is_some() { 64 } else { 8 };
-    let wanted = wanted.unwrap_or_else(|| "kill:1,stop:1,cut:1,lease-3:1".into());
+    let wanted = wanted.unwrap_or_else(|| "kill:1,session:1,stop:1,cut:1,lease-3:1".into());
     let build = if cfg!(debug_assertions) { "debug" } else { "release" };
     let mut csv = Csv(std::env::var("FAILOVERS_CSV").ok().map(PathBuf::from));
     csv.add("kind,round,gap_ms,orders,flagged,build");
