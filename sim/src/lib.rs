@@ -10,10 +10,12 @@
 //!   same from a file, and made small.
 //! * [`check`]: what must hold. [`coverage`]: what must have happened, for that to mean something.
 //! * [`mutant`]: mistakes planted to show that the checks find them.
-//! * [`report`]: traces, their hash, failures. [`run`]: runs of one seed and of many.
+//! * [`report`]: traces, their hash, failures. [`show`]: a page of a trace; [`diff`]: the first
+//!   difference of two. [`run`]: runs of one seed and of many.
 
 pub mod check;
 pub mod coverage;
+pub mod diff;
 pub mod fault;
 pub mod mutant;
 pub mod plan;
@@ -23,6 +25,7 @@ pub mod rng;
 pub mod run;
 pub mod scenario;
 pub mod schema;
+pub mod show;
 pub mod store;
 pub mod workload;
 pub mod world;

@@ -3,14 +3,16 @@
 use clap::{Args, Parser, Subcommand};
 use orbit_core::mutant::Mutant;
 use orbit_sim::coverage::Coverage;
+use orbit_sim::diff::first_difference;
 use orbit_sim::fault::{FaultKind, Moment};
 use orbit_sim::mutant::{self, Planted};
 use orbit_sim::plan::Plan;
-use orbit_sim::report::reproduce;
+use orbit_sim::report::{FailureKind, reproduce};
 use orbit_sim::run::{Ensemble, Explored, Shard, found_within, run, run_twice};
 use orbit_sim::scenario::{self, Scenario, Shrunk};
+use orbit_sim::show::Shown;
 use std::fs::File;
-use std::io::{BufWriter, IsTerminal, Write};
+use std::io::{BufReader, BufWriter, IsTerminal, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -96,6 +98,28 @@ enum Command {
         #[arg(long, default_value_t = 60)]
         seconds: u64,
     },
+    /// Writes a run as one HTML page: a lane for each process, time downward, messages as arrows, the violation marked.
+    Show {
+        /// A trace, or a scenario.
+        #[arg(conflicts_with = "seed", required_unless_present = "seed")]
+        file: Option<PathBuf>,
+        /// A number, or a commit's hash.
+        #[arg(long, value_parser = parse_seed)]
+        seed: Option<u64>,
+        /// Plants a mistake.
+        #[arg(long, value_parser = mutant::parse, requires = "seed")]
+        mutant: Option<Mutant>,
+        /// Where the page is written; `-` is the standard output.
+        #[arg(long, short)]
+        out: String,
+        /// Leaves out what was over so many milliseconds before the end.
+        #[arg(long, value_name = "MS")]
+        last_ms: Option<u64>,
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Compares two traces to their first difference; exit code 5 where there is one.
+    Diff { left: PathBuf, right: PathBuf },
     /// Lists the faults and the moments that a scenario can name.
     Faults,
     /// Plants each mistake in turn, and says after how many seeds it was found.
@@ -172,6 +196,10 @@ fn main() -> ExitCode {
         Command::Shrink { file, seed, mutant, out, seconds } => {
             shrink(file.as_deref(), seed, mutant, &out, Duration::from_secs(seconds))
         }
+        Command::Show { file, seed, mutant, out, last_ms, settings } => {
+            show(file.as_deref(), seed, mutant, &out, last_ms, settings.set)
+        }
+        Command::Diff { left, right } => diff(&left, &right),
         Command::Faults => {
             faults();
             Ok(0)
@@ -292,6 +320,50 @@ fn shrink(
     );
     output(out)?.write_all(scenario.text().as_bytes()).map_err(|e| format!("{out} cannot be written: {e}"))?;
     Ok(0)
+}
+
+fn show(
+    file: Option<&Path>,
+    seed: Option<u64>,
+    mutant: Option<Mutant>,
+    out: &str,
+    last_ms: Option<u64>,
+    settings: Vec<(String, String)>,
+) -> Result<u8, String> {
+    let mut shown = match (file, seed) {
+        (Some(file), _) => {
+            let path = file.display().to_string();
+            let text = std::fs::read_to_string(file).map_err(|e| format!("{path} cannot be read: {e}"))?;
+            Shown::of_file(&path, &text).map_err(|e| format!("{path}: {e}"))?
+        }
+        (None, Some(seed)) => {
+            let plan = Ensemble { settings, ..Ensemble::of(seed..seed + 1) }.plan(seed)?;
+            Shown::of_seed(&plan, Planted(mutant))
+        }
+        (None, None) => unreachable!("the command line demands one of the two"),
+    };
+    if let Some(ms) = last_ms {
+        shown.keep_last_ms(ms);
+    }
+    output(out)?.write_all(shown.page().as_bytes()).map_err(|e| format!("{out} cannot be written: {e}"))?;
+    Ok(0)
+}
+
+fn diff(left: &Path, right: &Path) -> Result<u8, String> {
+    let open = |path: &Path| {
+        let file = File::open(path).map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
+        Ok::<_, String>(BufReader::new(file))
+    };
+    match first_difference(open(left)?, open(right)?).map_err(|e| format!("a trace cannot be read: {e}"))? {
+        None => {
+            println!("they are the same");
+            Ok(0)
+        }
+        Some(difference) => {
+            println!("{difference}");
+            Ok(FailureKind::Nondeterminism.exit_code())
+        }
+    }
 }
 
 fn faults() {

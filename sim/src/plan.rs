@@ -4,6 +4,8 @@
 //! hides behind another. A fault that lasts has a probability and a smallest and largest duration, so that it neither
 //! flaps nor lasts for ever. After the chaos comes the healing: all faults end, and everything must come to its end.
 
+mod quiet;
+
 use crate::rng::{Dice, Ratio, Stream};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -79,6 +79,40 @@ impl Request {
         Request::Deploy { document: Box::new(document), strict: false }
     }
 
+    /// What it is called, for people.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Request::Deploy { .. } => "deploy",
+            Request::Gate => "gate",
+            Request::ListWorkflows => "list workflows",
+            Request::GetWorkflow { .. } => "get workflow",
+            Request::Start(_) => "start",
+            Request::ListExecutions(_) => "list executions",
+            Request::GetExecution(_) => "get execution",
+            Request::GetHistory { .. } => "get history",
+            Request::Wait { .. } => "wait",
+            Request::Cancel { .. } => "cancel",
+            Request::Terminate { .. } => "terminate",
+            Request::Signal { .. } => "signal",
+            Request::Update { .. } => "update",
+            Request::Query { .. } => "query",
+            Request::Register(_) => "register",
+            Request::Poll(_) => "poll",
+            Request::Heartbeat { .. } => "heartbeat",
+            Request::Unregister { .. } => "unregister",
+            Request::Report { .. } => "report",
+            Request::ListWorkers => "list workers",
+            Request::ListNodes => "list nodes",
+            Request::StepDown { .. } => "step down",
+            Request::Health => "health",
+            Request::Ready => "ready",
+            Request::Livez => "livez",
+            Request::Readyz => "readyz",
+            Request::Leaderz => "leaderz",
+            Request::Metrics => "metrics",
+        }
+    }
+
     /// About how many bytes of memory the values take that it brings.
     pub fn memory(&self) -> u64 {
         match self {

@@ -85,6 +85,7 @@ pub fn at_a_moment() -> &'static [FaultKind] {
         FaultKind::ClockBack,
         FaultKind::ClockForward,
         FaultKind::SessionKilled,
+        FaultKind::LinkCut,
         FaultKind::DatabaseRestart,
         FaultKind::DatabaseCrash,
         FaultKind::ReadOnly,

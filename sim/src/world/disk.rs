@@ -167,10 +167,10 @@ impl World {
                     self.marks.hit(Mark::CallFailed);
                     failed(phase, kind, "injected: nothing was written")
                 }
-                Fate::Runs => self.execute(pid, &transaction, &mut changed),
+                Fate::Runs => self.execute(pid, id, &transaction, &mut changed),
                 Fate::Untold { written } => {
                     if written {
-                        let _ = self.execute(pid, &transaction, &mut changed);
+                        let _ = self.execute(pid, id, &transaction, &mut changed);
                     }
                     self.note_untold(&transaction, written);
                     let fact = Fact {
@@ -215,12 +215,12 @@ impl World {
         self.give(pid, orbit_core::node::Input::Store { call: id, reply, origin: None });
     }
 
-    fn execute(&mut self, pid: Pid, transaction: &Transaction, changed: &mut bool) -> Reply<Verdict> {
+    fn execute(&mut self, pid: Pid, id: CallId, transaction: &Transaction, changed: &mut bool) -> Reply<Verdict> {
         self.sqlite.set_clock(self.host.read(self.now));
         let (reply, commit) = self.sqlite.execute(transaction.clone());
         *changed = !commit.changes.is_empty();
         if *changed {
-            self.trace.record(self.now, "commit", &(pid, &commit));
+            self.trace.record(self.now, "commit", &(pid, id, &commit));
         }
         self.mark_commit(&commit);
         self.mark_reply(&reply);

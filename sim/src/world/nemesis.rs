@@ -13,12 +13,22 @@ impl World {
     fn strikes(&mut self, kind: FaultKind, fault: Fault) -> Option<u64> {
         let begins = self.dice.faults.chance(fault.chance);
         let ms = self.dice.faults.between(fault.bounds());
-        self.faults.strikes(self.now, kind, begins, ms)
+        let struck = self.faults.strikes(self.now, kind, begins, ms);
+        self.tell_of_fault(kind, struck, None);
+        struck
+    }
+
+    fn tell_of_fault(&mut self, fault: FaultKind, struck: Option<u64>, after: Option<Moment>) {
+        if let Some(for_ms) = struck {
+            self.trace.record(self.now, "fault", &(fault, for_ms, after));
+        }
     }
 
     /// Whether a fault of one moment happens now, which the dice have decided in the same way whatever came before.
     pub(super) fn befalls(&mut self, kind: FaultKind, hit: bool) -> bool {
-        !self.healed && self.faults.strikes(self.now, kind, hit, 0).is_some()
+        let struck = if self.healed { None } else { self.faults.strikes(self.now, kind, hit, 0) };
+        self.tell_of_fault(kind, struck, None);
+        struck.is_some()
     }
 
     /// A server has come to a moment that a scenario may have named. What is to happen there does once the present input is
@@ -28,6 +38,7 @@ impl World {
             return;
         }
         for strike in self.faults.come_to(moment) {
+            self.tell_of_fault(strike.fault, Some(strike.for_ms), Some(moment));
             self.at(self.now, Event::Strikes(pid, strike));
         }
     }
@@ -46,6 +57,7 @@ impl World {
             FaultKind::ClockBack => self.step_clock(-i64::try_from(ms).expect("short")),
             FaultKind::ClockForward => self.step_clock(i64::try_from(ms).expect("short")),
             FaultKind::SessionKilled | FaultKind::Takeover => self.kill_election(pid),
+            FaultKind::LinkCut => self.cut_store(pid),
             FaultKind::DatabaseRestart => self.restart_database(false, ms),
             FaultKind::DatabaseCrash => self.restart_database(true, ms),
             FaultKind::ReadOnly => self.writes_stop(Writable::ReadOnly, ms),

@@ -4,8 +4,9 @@ use super::event::{Event, ProcessEvent};
 use super::postgres::Database;
 use super::server::Pid;
 use super::{World, clock::Time};
+use crate::check::read::named;
 use crate::check::runs::{Position, Runs};
-use crate::check::{Answer, patience, read};
+use crate::check::{Answer, patience};
 use crate::coverage::Mark;
 use crate::fault::FaultKind;
 use crate::rng::Ratio;
@@ -113,6 +114,12 @@ impl World {
         let latency = self.latency();
         let lost = self.network_chance(FaultKind::RequestLost, self.plan.network.lose_request)
             || self.now < self.network.down_until;
+        let exchange = &self.network.exchanges[&id];
+        self.trace.record(
+            self.now,
+            "asks",
+            &(id, actor, process, exchange.request.name(), named(&exchange.request), lost),
+        );
         match process {
             _ if lost => {}
             Some(pid) => self.at(self.now.plus_us(latency), Event::Process(pid, ProcessEvent::Arrives(id))),
@@ -127,7 +134,7 @@ impl World {
         let Some(exchange) = self.network.exchanges.get_mut(&id) else { return };
         exchange.pending = true;
         exchange.arrived = self.now;
-        if let Some(execution) = read::named(&exchange.request) {
+        if let Some(execution) = named(&exchange.request) {
             exchange.floor = self.checks.read.shown(execution);
             exchange.newest = self.checks.history.runs(execution).map(Runs::last).unwrap_or_default();
         }
@@ -167,8 +174,9 @@ impl World {
                 self.at(self.now.plus_us(latency), Event::Process(pid, ProcessEvent::Gone(id)));
             }
         }
-        if heard == Heard::Nothing || heard == Heard::Broken {
-            self.trace.record(self.now, "unanswered", &(id, &heard));
+        match &heard {
+            Heard::Response(_) => self.trace.record(self.now, "answered", &id),
+            Heard::Broken | Heard::Nothing => self.trace.record(self.now, "unanswered", &(id, &heard)),
         }
         match actor {
             Actor::Client(index) => self.client_hears(index, id, heard),

@@ -54,7 +54,7 @@ pub struct Database {
     looked_for: Option<Time>,
     pub refuses_until: Time,
     /// What each session runs, for the names of commits.
-    runs: BTreeMap<SessionId, &'static str>,
+    runs: BTreeMap<SessionId, Sender>,
     pooler: Pooler,
 }
 
@@ -79,9 +79,17 @@ struct Link {
 #[derive(Clone, Debug)]
 pub enum Message {
     Connect,
-    Command(Box<Command<Program>>, &'static str),
+    Command(Box<Command<Program>>, Sender),
     /// The other end is gone.
     Gone,
+}
+
+/// Which transaction something belongs to: its name, and the call of the process that sent it.
+#[derive(Clone, Copy, Debug)]
+pub struct Sender {
+    name: &'static str,
+    pid: Pid,
+    call: CallId,
 }
 
 /// Something that reaches a server process.
@@ -261,6 +269,8 @@ impl World {
     /// The connection breaks: neither end hears more of the other than that.
     fn cut(&mut self, id: LinkId) {
         self.marks.hit(Mark::LinkCut);
+        let link = self.database().links.get(&id).map(|link| (link.pid, link.connection));
+        self.trace.record(self.now, "connection breaks", &link);
         self.send_back(id, Heard::Error(SqlError::CLOSED));
         if let Some(link) = self.database().links.get_mut(&id) {
             link.cut = true;
@@ -323,7 +333,7 @@ impl World {
                     }
                 }
             }
-            Message::Command(command, name) => {
+            Message::Command(command, sender) => {
                 let session = session.expect("commands follow the connection");
                 let command = from(*command, Whence { key: id.key(), foreign: false });
                 let engine = database.engine_of(timeline);
@@ -331,7 +341,7 @@ impl World {
                     return self.send_back(id, Heard::Error(SqlError::CLOSED));
                 };
                 engine.start(session, command);
-                database.runs.insert(session, name);
+                database.runs.insert(session, sender);
             }
             Message::Gone => {
                 database.links.remove(&id);
@@ -413,7 +423,8 @@ impl World {
         engine.domain.store.set_clock(ClusterMs(clock.0));
         let zombie = !engine.has_client(session);
         let ended = !engine.lives(session);
-        let name = database.runs.get(&session).copied().unwrap_or("unknown");
+        let sender = database.runs.get(&session).copied();
+        let name = sender.map_or("unknown", |sender| sender.name);
         let id = database.of_session.get(&session).copied().filter(|_| timeline.is_some());
         let link = id.and_then(|id| database.links.get(&id));
         let (pid, open) = (link.map(|l| l.pid), link.is_some_and(|l| !l.cut));
@@ -422,7 +433,8 @@ impl World {
         let late = zombie || !open || !pid.and_then(|pid| self.processes.get(&pid)).is_some_and(keeps);
         let by = pid.map(|pid| (session, pid));
         let commit = Commit { transaction: name, changes };
-        self.trace.record(self.now, "commit", &(session, pid, timeline, &commit));
+        let (sent_by, call) = (sender.map(|sender| sender.pid), sender.map(|sender| sender.call));
+        self.trace.record(self.now, "commit", &(sent_by, call, &commit, session, timeline));
         let lost = timeline.is_some_and(|timeline| timeline < newest);
         if lost {
             self.marks.hit(Mark::OldPrimaryWrote);

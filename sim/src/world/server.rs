@@ -157,7 +157,7 @@ impl World {
             timeline: 0,
         };
         self.processes.insert(pid, process);
-        self.trace.record(self.now, "start", &pid);
+        self.trace.record(self.now, "start", &(pid, format!("sim-{place}")));
         self.give(pid, Input::Start);
         pid
     }

@@ -1,5 +1,6 @@
 //! What goes wrong with the database: sessions that are killed or stand still, restarts, crashes; and its healing.
 
+use super::LinkId;
 use crate::coverage::Mark;
 use crate::postgres::store::Pace;
 use crate::postgres::{SessionId, Writable};
@@ -27,10 +28,18 @@ impl World {
         (!from.is_empty()).then(|| *self.dice.faults.pick(&from))
     }
 
+    /// The process at the other end of a session, and what it uses the session for.
+    fn whose(&self, session: SessionId) -> Option<(Pid, Connection)> {
+        let database = self.postgres.as_deref()?;
+        let link = database.links.get(database.of_session.get(&session)?)?;
+        Some((link.pid, link.connection))
+    }
+
     /// A session is killed.
     pub(in crate::world) fn kill_session(&mut self) {
         let Some(session) = self.some_session() else { return };
-        self.trace.record(self.now, "session killed", &session);
+        let whose = self.whose(session);
+        self.trace.record(self.now, "session killed", &(session, whose));
         self.marks.hit(Mark::SessionKilled);
         self.catch_up();
         self.database().engine.terminate(session);
@@ -46,15 +55,28 @@ impl World {
         let sessions: Vec<SessionId> = election.filter_map(|l| l.session).collect();
         self.catch_up();
         for session in sessions {
+            let whose = self.whose(session);
+            self.trace.record(self.now, "session killed", &(session, whose));
             self.database().engine.terminate(session);
         }
         self.settle();
     }
 
+    /// The connection breaks on which a process has its appends run.
+    pub(in crate::world) fn cut_store(&mut self, pid: Pid) {
+        let Some(database) = self.postgres.as_deref() else { return };
+        let theirs = database.links.iter().filter(|(_, l)| l.pid == pid && l.connection == Connection::Store && !l.cut);
+        let ids: Vec<LinkId> = theirs.map(|(id, _)| *id).collect();
+        for id in ids {
+            self.cut(id);
+        }
+    }
+
     /// A backend stands still.
     pub(in crate::world) fn freeze_session(&mut self, ms: u64) {
         let Some(session) = self.some_session() else { return };
-        self.trace.record(self.now, "session frozen", &(session, ms));
+        let whose = self.whose(session);
+        self.trace.record(self.now, "session frozen", &(session, ms, whose));
         self.marks.hit(Mark::SessionFrozen);
         self.database().engine.freeze(session);
         let thaw = self.now.plus_ms(ms);

@@ -1,6 +1,6 @@
 //! The calls of a process: which connection each runs on, message by message, and how it ends.
 
-use super::{Current, Heard, Lane, Lanes, Link, LinkId, Message, Waiting};
+use super::{Current, Heard, Lane, Lanes, Link, LinkId, Message, Sender, Waiting};
 use crate::check::Violation;
 use crate::coverage::Mark;
 use crate::fault::FaultKind;
@@ -135,7 +135,7 @@ impl World {
             (Command::Commit, _) | (Command::Run(_), Frame::Auto) => Phase::CommitSent,
             _ => Phase::Open,
         };
-        let name = current.name;
+        let (name, call) = (current.name, current.call);
         let (knew, link) = (current.knew, self.lane(pid, key).link.expect("it is connected"));
         let leads_to = self.lane(pid, key).leads_to.map_or(0, |origin| origin.timeline);
         if leads_to < knew && !matches!(command, Command::Rollback) {
@@ -145,7 +145,7 @@ impl World {
         let cut = self.link_chance(FaultKind::LinkCut, self.plan.database.cut);
         let lost = self.dice.database.chance(Ratio::new(1, 2));
         if !(cut && lost) {
-            self.send_there(link, Message::Command(Box::new(command), name));
+            self.send_there(link, Message::Command(Box::new(command), Sender { name, pid, call }));
         }
         if cut {
             self.cut(link);
