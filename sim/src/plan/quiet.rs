@@ -14,6 +14,8 @@ impl ClusterPlan {
             session_timeout_ms: 5_000,
             lease_ms: None,
             skew_ms: 0,
+            pooler_from_ms: None,
+            pooler_backends: 2,
         }
     }
 }
@@ -49,6 +51,7 @@ impl Plan {
                 max_append_groups: 256,
                 max_append_bytes: 1 << 20,
                 drift_ppm: [0, 0],
+                wall_ahead_ms: vec![0; 3],
             },
             cluster: None,
             network: NetworkPlan {

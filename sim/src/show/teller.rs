@@ -113,6 +113,11 @@ impl Teller {
                 let why = format!("takes no writes ({})", line.part(0).as_str().unwrap_or("?"));
                 self.bar(Lane::Database, index, at, until, Said::new(Kind::State, why));
             }
+            "pooler" => {
+                let until = at + 1_000 * data.as_u64().unwrap_or_default();
+                let text = "new connections lead to a pooler in transaction mode";
+                self.bar(Lane::World, index, at, until, Said::key(Kind::Fault, text));
+            }
             "session frozen" => {
                 let until = at + 1_000 * line.part(1).as_u64().unwrap_or_default();
                 let text = format!("{} stands still", self.connection(line.part(2)));

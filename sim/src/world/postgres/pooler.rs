@@ -2,7 +2,7 @@
 //! that ends, and the next time perhaps another one. What a connection has set up is set on the backend that it had then,
 //! until another one sets up the same backend (protocols, 31).
 
-use super::{LinkId, Message, Whence, from};
+use super::{LinkId, Message, Sender, Whence, from};
 use crate::coverage::Mark;
 use crate::fault::FaultKind;
 use crate::postgres::store::Program;
@@ -18,7 +18,7 @@ pub(super) struct Pooler {
     until: Time,
     /// Each with the connection that has set it up last.
     backends: BTreeMap<SessionId, LinkId>,
-    waiting: VecDeque<(LinkId, Command<Program>, &'static str)>,
+    waiting: VecDeque<(LinkId, Command<Program>, Sender)>,
 }
 
 impl World {
@@ -98,7 +98,7 @@ impl World {
                     self.send_back(id, super::Heard::Refused(error));
                 }
             },
-            Message::Command(command, name) => self.run_pooled(id, *command, name),
+            Message::Command(command, sender) => self.run_pooled(id, *command, sender),
             Message::Gone => {
                 let database = self.database();
                 database.pooler.waiting.retain(|(waits, ..)| *waits != id);
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    fn run_pooled(&mut self, id: LinkId, command: Command<Program>, name: &'static str) {
+    fn run_pooled(&mut self, id: LinkId, command: Command<Program>, sender: Sender) {
         let lent = self.database().links.get(&id).and_then(|link| link.session);
         let session = match lent {
             Some(session) => session,
@@ -126,7 +126,7 @@ impl World {
                     session
                 }
                 Ok(None) => {
-                    self.database().pooler.waiting.push_back((id, command, name));
+                    self.database().pooler.waiting.push_back((id, command, sender));
                     return;
                 }
                 Err(_) => return self.send_back(id, super::Heard::Error(SqlError::CLOSED)),
@@ -137,7 +137,7 @@ impl World {
             return self.send_back(id, super::Heard::Error(SqlError::CLOSED));
         }
         let foreign = database.pooler.backends.get(&session) != Some(&id);
-        database.runs.insert(session, name);
+        database.runs.insert(session, sender);
         database.engine.start(session, from(command, Whence { key: id.key(), foreign }));
     }
 
@@ -153,8 +153,8 @@ impl World {
         {
             link.session = None;
         }
-        if let Some((id, command, name)) = self.database().pooler.waiting.pop_front() {
-            self.run_pooled(id, command, name);
+        if let Some((id, command, sender)) = self.database().pooler.waiting.pop_front() {
+            self.run_pooled(id, command, sender);
         }
     }
 
