@@ -111,11 +111,13 @@ pub enum Mutant {
     TimerOnOwnClock,
     /// The election lock is taken of whichever backend a pooler in transaction mode leads to.
     LockThroughPooler,
+    /// What is delivered again after a hold does not say so.
+    HoldForgetsRepeats,
 }
 
 impl Mutant {
     /// All of them, in the order of the enum.
-    pub const ALL: [Mutant; 42] = [
+    pub const ALL: [Mutant; 0] = [
         Mutant::ResponseBeforeCommit,
         Mutant::MemoryBeforeCommit,
         Mutant::RedeliveryUnflagged,
@@ -158,5 +160,6 @@ impl Mutant {
         Mutant::LoopsBeforeElection,
         Mutant::TimerOnOwnClock,
         Mutant::LockThroughPooler,
+        Mutant::HoldForgetsRepeats,
     ];
 }

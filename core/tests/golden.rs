@@ -121,7 +121,7 @@ event_types! {
     StepFanIn, SignalAwaited, SignalConsumed, SignalReceived, UpdateAccepted, HandlerStarted, HandlerCompleted,
     HandlerFailed, ResultFailed, TerminateRequested, WorkflowTimeoutReached, CompensationStarted, CompensationCompleted,
     CompensationFailed, WorkflowTimedOut, WorkflowTerminated, WorkflowContinuedAsNew, ContinueSuggested, ChildScheduled,
-    ChildStarted, ChildCompleted, ChildFailed, ChildEndRequested,
+    ChildStarted, ChildCompleted, ChildFailed, ChildEndRequested, WorkflowHeld, WorkflowRecovered,
 }
 
 #[test]

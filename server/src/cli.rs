@@ -266,12 +266,14 @@ pub enum ExecutionsCommand {
     Cancel(CancelArgs),
     /// End an execution at once: nothing is undone, no handler runs.
     Terminate(CancelArgs),
+    /// Let executions go on that were held when a server took over (`--recovery hold`).
+    Recover(RecoverArgs),
 }
 
 /// `orbit executions list`
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// Only those with this status: running, quarantined, completed, failed, cancelled, timed_out, terminated.
+    /// Only those with this status: running, held, quarantined, completed, failed, cancelled, timed_out, terminated.
     #[arg(long)]
     pub status: Option<String>,
     /// Only those of this workflow.
@@ -401,6 +403,24 @@ pub struct QueryArgs {
 pub struct CancelArgs {
     /// The execution's id.
     pub id: String,
+    /// Why; stands in the history.
+    #[arg(long)]
+    pub reason: Option<String>,
+    #[command(flatten)]
+    pub remote: Remote,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `orbit executions recover`
+#[derive(Debug, Args)]
+pub struct RecoverArgs {
+    /// The ids of executions that are held.
+    #[arg(value_name = "ID", required_unless_present = "all", conflicts_with = "all")]
+    pub ids: Vec<String>,
+    /// All that are held.
+    #[arg(long)]
+    pub all: bool,
     /// Why; stands in the history.
     #[arg(long)]
     pub reason: Option<String>,

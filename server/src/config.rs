@@ -50,6 +50,9 @@ pub struct Settings {
     /// How often the server checks that it is still the one that writes [default: 1].
     #[arg(long, env = "ORBIT_CHECK_INTERVAL", value_name = "SECONDS", value_parser = Seconds::parse)]
     pub check_interval: Option<Seconds>,
+    /// What becomes of executions of which an attempt is out when the server takes over, or is started again [default: auto].
+    #[arg(long, env = "ORBIT_RECOVERY", value_enum)]
+    pub recovery: Option<Recovery>,
     /// Running executions; past it starts are refused [default: 100000].
     #[arg(long, env = "ORBIT_MAX_ACTIVE_EXECUTIONS", value_name = "N")]
     pub max_active_executions: Option<u64>,
@@ -114,6 +117,17 @@ pub enum MigrateWhen {
     Never,
 }
 
+/// What a server that takes over does with executions of which an attempt is out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Recovery {
+    /// They go on.
+    #[default]
+    Auto,
+    /// They wait until `orbit executions recover`.
+    Hold,
+}
+
 /// The form of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -151,7 +165,6 @@ macro_rules! later {
 later! {
     node_timeout, "--node-timeout", "ORBIT_NODE_TIMEOUT";
     hide_addresses, "--hide-addresses", "ORBIT_HIDE_ADDRESSES";
-    recovery, "--recovery", "ORBIT_RECOVERY";
     enable_http_adapter, "--enable-http-adapter", "ORBIT_ENABLE_HTTP_ADAPTER";
     grpc_addr, "--grpc-addr", "ORBIT_GRPC_ADDR";
     workers_file, "--workers-file", "ORBIT_WORKERS_FILE";
@@ -234,6 +247,7 @@ impl Settings {
             session_timeout: self.session_timeout.or(other.session_timeout),
             heartbeat_interval: self.heartbeat_interval.or(other.heartbeat_interval),
             check_interval: self.check_interval.or(other.check_interval),
+            recovery: self.recovery.or(other.recovery),
             max_active_executions: self.max_active_executions.or(other.max_active_executions),
             max_history_events: self.max_history_events.or(other.max_history_events),
             max_fan_out: self.max_fan_out.or(other.max_fan_out),
@@ -279,6 +293,7 @@ pub struct Options {
     pub session_timeout: Duration,
     pub heartbeat_interval: Duration,
     pub check_interval: Duration,
+    pub recovery: Recovery,
     /// None: alone.
     pub cluster: Option<ClusterOptions>,
     pub max_active_executions: u64,
@@ -341,6 +356,7 @@ impl Options {
             session_timeout,
             heartbeat_interval,
             check_interval,
+            recovery: settings.recovery.unwrap_or_default(),
             max_active_executions: at_least_one(
                 "--max-active-executions",
                 settings.max_active_executions,

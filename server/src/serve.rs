@@ -4,7 +4,7 @@ use crate::config::{self, MigrateWhen, Options};
 use crate::database::Database;
 use crate::failure::Failure;
 use crate::ui::Ui;
-use orbit_core::cluster::{Election, OnLostLease, Role, Standby};
+use orbit_core::cluster::{Election, OnLostLease, Recovery, Role, Standby};
 use orbit_core::id::NodeId;
 use orbit_core::node::{Limits, NodeConfig};
 use orbit_io::driver::record::Recorder;
@@ -262,6 +262,10 @@ fn node_config(options: &Options, addr: SocketAddr) -> NodeConfig {
     config.session_timeout = options.session_timeout;
     config.heartbeat_interval = options.heartbeat_interval;
     config.check_interval = options.check_interval;
+    config.recovery = match options.recovery {
+        config::Recovery::Auto => Recovery::Auto,
+        config::Recovery::Hold => Recovery::Hold,
+    };
     config.limits = Limits {
         max_active_executions: options.max_active_executions,
         max_history_events: options.max_history_events,

@@ -47,6 +47,7 @@ pub fn sentence(waiting: &Waiting) -> String {
             let (ended, items) = (waiting.ended.unwrap_or(0), waiting.items.unwrap_or(0));
             format!("{ended} of {items} items have ended; it began at {since}")
         }
+        "held" => "goes on once the execution is recovered".into(),
         "server" => format!("the server goes on with it by itself, since {since}"),
         other => format!("waits since {since} ({other})"),
     }
@@ -82,6 +83,7 @@ pub fn advice(execution: &str, waiting: &Waiting) -> String {
         }
         "child" => format!("`orbit why {}` says what it waits for", quoted(child(waiting))),
         "items" => "wait; what each item that is under way waits for stands beside this".into(),
+        "held" => format!("`orbit executions recover {}`", quoted(execution)),
         "server" => "wait a moment; if it stays so, look at the server's log and its database".into(),
         _ => "wait".into(),
     }

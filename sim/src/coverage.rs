@@ -168,6 +168,12 @@ marks! {
     ThroughPooler = "connection opened through a pooler in transaction mode",
     PoolerFound = "server found a pooler in transaction mode in between",
     ClockSkewed = "server on a host whose wall clock is not the database's",
+    HeldAtTakeover = "execution held by a server that took over",
+    HeldOverTakeover = "execution still held after another takeover",
+    ResultWhileHeld = "result accepted of an execution that is held",
+    EndedWhileHeld = "end asked for of an execution that is held",
+    Recovered = "execution recovered after a hold",
+    NotHeld = "recovery refused: not held",
 }
 
 /// How often each mark was hit.

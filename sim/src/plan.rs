@@ -58,6 +58,8 @@ pub struct ServerPlan {
     pub max_child_depth: u64,
     pub max_append_groups: usize,
     pub max_append_bytes: usize,
+    /// A server that takes over holds what has attempts out (`--recovery hold`); clients recover it.
+    pub holds: bool,
     /// How fast the process's monotonic clock runs, in parts per million off the true time.
     pub drift_ppm: [u64; 2],
     /// By how much the wall clock of the host of each server is ahead of the database's, where it is.
@@ -369,6 +371,7 @@ impl Plan {
                 max_child_depth: *d.pick(&[1, 2, 8, 8, 8, 8, 8, 8]),
                 max_append_groups: *d.pick(&[1, 2, 4, 256]),
                 max_append_bytes: *d.pick(&[600, 4_000, 1 << 20]),
+                holds: Dice::new(seed, Stream::Recovery).chance(Ratio::new(1, 5)),
                 drift_ppm: *d.pick(&[[0, 0], [0, 50], [0, 200]]),
                 wall_ahead_ms: wall_ahead(seed),
             },

@@ -28,6 +28,7 @@ pub enum Stream {
     Lease = 16,
     Promotion = 17,
     Skew = 18,
+    Recovery = 19,
 }
 
 /// A probability, as an integer ratio; written `1/20`.

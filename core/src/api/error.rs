@@ -57,6 +57,8 @@ codes! {
     ExecutionIdConflict = "EXECUTION_ID_CONFLICT", 409, false, "choose another execution_id, or repeat the first request unchanged";
     /// The execution has ended.
     ExecutionFinished = "EXECUTION_FINISHED", 409, false, "nothing can be changed after the end";
+    /// The execution is not held.
+    NotHeld = "NOT_HELD", 409, false, "only what is `held` is recovered; `orbit executions list --status held` shows what is";
     /// The workflow declares no such signal.
     UnknownSignal = "UNKNOWN_SIGNAL", 404, false, "send a signal that the workflow's definition declares in `signals`";
     /// The payload does not match the schema of the signal.

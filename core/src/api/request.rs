@@ -37,6 +37,8 @@ pub enum Request {
     Cancel { execution: ExecutionId, reason: Option<String> },
     /// POST `/v1/executions/{id}/terminate`
     Terminate { execution: ExecutionId, reason: Option<String> },
+    /// POST `/v1/executions/{id}/recover`: what is held goes on.
+    Recover { execution: ExecutionId, reason: Option<String> },
     /// POST `/v1/executions/{id}/signals/{name}`
     Signal { execution: ExecutionId, signal: Message },
     /// POST `/v1/executions/{id}/updates/{name}`

@@ -59,6 +59,7 @@ pub enum Reply {
     History(History),
     Cancelled(ExecutionView),
     Terminated(ExecutionView),
+    Recovered(ExecutionView),
     Signalled(Signalled),
     Updated(Updated),
     Queried(Queried),
@@ -170,7 +171,7 @@ pub struct ExecutionView {
     pub error: Option<TaskError>,
     /// The last event's number; 0 where none can be read.
     pub last_seq: Seq,
-    /// Why it is quarantined.
+    /// Why it is held, or quarantined.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
     /// Why it was cancelled, where a reason was given.
@@ -399,6 +400,7 @@ pub struct Health {
     pub runtime_version: String,
     pub ir_versions: Vec<String>,
     pub active_executions: u64,
+    pub held_executions: u64,
     pub worker_sessions: u64,
     /// `single`, `leader`, `standby` or `shared`.
     pub role: String,
@@ -448,6 +450,7 @@ impl QueueView {
 pub struct Metrics {
     pub counters: Counters,
     pub active_executions: u64,
+    pub held_executions: u64,
     pub resident_executions: u64,
     pub worker_sessions: u64,
     pub open_attempts: u64,

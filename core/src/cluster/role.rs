@@ -86,6 +86,17 @@ impl Default for Standby {
     }
 }
 
+/// What a server that takes over does with executions of which an attempt is out: with its worker, or lost with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Recovery {
+    /// It goes on with them.
+    #[default]
+    Auto,
+    /// It holds them, until somebody recovers each.
+    Hold,
+}
+
 /// What a leader does that leads no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

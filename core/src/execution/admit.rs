@@ -27,6 +27,11 @@ pub enum Command {
     Cancel { reason: Option<String> },
     /// Somebody wants the end at once.
     Terminate { reason: Option<String> },
+    /// It is taken over with an attempt out, and is to wait until somebody recovers it. `queued`: the units whose attempt
+    /// waits, and may have been handed out all the same.
+    Hold { reason: String, queued: Vec<UnitKey> },
+    /// Somebody wants what is held to go on.
+    Recover { reason: Option<String> },
     /// Somebody sends a signal, whose payload matches its schema. At most `max` may wait to be taken.
     Signal { name: SignalName, payload: Json, key: Option<String>, max: u64 },
     /// Somebody sends an update, likewise.
@@ -79,6 +84,12 @@ pub enum Refusal {
     /// It is being cancelled, or failing, already.
     #[error("the execution is ending already")]
     Ending,
+    /// It is held already, or no attempt of it is out.
+    #[error("there is nothing to hold")]
+    NothingOut,
+    /// It is not held.
+    #[error("the execution is not held")]
+    NotHeld,
     /// The attempt does not wait for a worker (any more).
     #[error("the attempt does not wait for a worker")]
     NotWaiting,
@@ -137,6 +148,12 @@ pub fn admit(definition: &Definition, state: &State, command: &Command, now: Clu
             is_running(state)?;
             Ok(Event::CancelRequested { reason: reason.clone() })
         }
+        Command::Hold { reason, queued } => hold(state, reason, queued),
+        Command::Recover { reason } => match state.held {
+            _ if state.has_ended() => Err(Refusal::Finished),
+            Some(_) => Ok(Event::WorkflowRecovered { reason: reason.clone() }),
+            None => Err(Refusal::NotHeld),
+        },
         Command::RefuseOutput { message } => {
             is_running(state)?;
             let error = TaskError::last(codes::OUTPUT_CONTRACT_VIOLATION, message);
@@ -198,6 +215,20 @@ pub fn admit(definition: &Definition, state: &State, command: &Command, now: Clu
             beyond(state, "max_fan_out", message, Some(unit))
         }
     }
+}
+
+/// What is out decides whether it is held: with nothing out, going on repeats nothing.
+fn hold(state: &State, reason: &str, queued: &[UnitKey]) -> Result<Event, Refusal> {
+    if state.has_ended() {
+        return Err(Refusal::Finished);
+    }
+    let mut repeats: Vec<UnitKey> = state.open_tokens().map(|(_, unit, _)| unit.clone()).collect();
+    if repeats.is_empty() || state.held.is_some() {
+        return Err(Refusal::NothingOut);
+    }
+    let waits = |unit: &&UnitKey| state.scheduled().any(|(waiting, ..)| waiting == *unit);
+    repeats.extend(queued.iter().filter(waits).cloned());
+    Ok(Event::WorkflowHeld { reason: reason.to_owned(), repeats })
 }
 
 /// The child that a unit wants to be started, and which attempt it is.
@@ -309,7 +340,7 @@ fn dispatch(
     if state.deliveries.contains_key(&token) {
         return Err(Refusal::Duplicate);
     }
-    let unit = state.units.get(key).ok_or(Refusal::NotWaiting)?;
+    let unit = state.units.get(key).filter(|_| state.held.is_none()).ok_or(Refusal::NotWaiting)?;
     match unit.status {
         UnitStatus::Scheduled { seq, .. } if seq == scheduled => {}
         _ => return Err(Refusal::NotWaiting),

@@ -4,7 +4,7 @@ use crate::definition::{Place, UnitPath};
 use crate::execution::event::{CompensationOutcome, Event, Json, Recorded, Sent, TaskError};
 use crate::execution::fan::Fan;
 use crate::execution::state::{
-    Abort, Asked, Compensation, Delivery, End, Handler, Phase, Received, Settled, State, Unit, UnitStatus,
+    Abort, Asked, Compensation, Delivery, End, Handler, Hold, Phase, Received, Settled, State, Unit, UnitStatus,
 };
 use crate::id::{ExecutionId, HandlerKey, Seq, SignalName, StepId, UnitKey};
 use crate::time::ClusterMs;
@@ -155,8 +155,15 @@ impl State {
                     delivery.settled.get_or_insert(Settled::Stale);
                 }
             }
-            Event::CancelRequested { reason } => self.wind_down(Abort::Cancelled { reason: reason.clone() }),
+            Event::WorkflowHeld { reason, repeats } => self.hold(reason, repeats, at),
+            Event::WorkflowRecovered { .. } => self.recover(at),
+            // Whoever wants the end has decided what becomes of what is held.
+            Event::CancelRequested { reason } => {
+                self.held = None;
+                self.wind_down(Abort::Cancelled { reason: reason.clone() });
+            }
             Event::TerminateRequested { reason } => {
+                self.held = None;
                 if !self.has_ended() {
                     self.phase = Phase::WindingDown(Abort::Terminated { reason: reason.clone() });
                 }
@@ -185,6 +192,31 @@ impl State {
             Event::WorkflowTerminated { .. } => {
                 let reason = self.cancel_reason().map(str::to_owned);
                 self.end_with(End::Terminated { reason });
+            }
+        }
+    }
+
+    fn hold(&mut self, reason: &str, repeats: &[UnitKey], at: ClusterMs) {
+        if self.has_ended() {
+            return;
+        }
+        self.held.get_or_insert_with(|| Hold { since: at, reason: reason.to_owned() });
+        for key in repeats {
+            // One that is out says so by itself when it comes to be scheduled again.
+            if let Some(Unit { status: UnitStatus::Scheduled { redelivery, .. }, .. }) = self.units.get_mut(key) {
+                *redelivery = true;
+            }
+        }
+    }
+
+    /// It goes on. While it was held nobody could take what waited for a worker: that begins to wait now.
+    fn recover(&mut self, now: ClusterMs) {
+        if self.held.take().is_none() {
+            return;
+        }
+        for unit in self.units.values_mut() {
+            if let UnitStatus::Scheduled { at, .. } = &mut unit.status {
+                (*at, unit.since) = (now, now);
             }
         }
     }

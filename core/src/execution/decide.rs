@@ -20,6 +20,9 @@ use crate::time::ClusterMs;
 
 /// What is to be recorded next at `now`; empty where the execution waits, or has ended.
 pub fn decide(definition: &Definition, state: &State, now: ClusterMs) -> Vec<Event> {
+    if state.held.is_some() {
+        return Vec::new();
+    }
     let now = now.max(state.last_at);
     match &state.phase {
         Phase::Created => vec![Event::WorkflowStarted],
@@ -31,6 +34,9 @@ pub fn decide(definition: &Definition, state: &State, now: ClusterMs) -> Vec<Eve
 
 /// When [`decide`] has something to say although nothing happens; `None` where it waits for the outside alone.
 pub fn next_wake(definition: &Definition, state: &State) -> Option<ClusterMs> {
+    if state.held.is_some() {
+        return None;
+    }
     let whole = match state.phase {
         Phase::Running => definition.timeout.map(|timeout| state.run_at + timeout),
         Phase::WindingDown(_) => None,

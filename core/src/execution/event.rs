@@ -171,6 +171,18 @@ pub enum Event {
     ContinueSuggested { max: u64 },
     /// A result that nothing waits for any more.
     StaleResultIgnored { step: UnitKey, token: Token, outcome: ResultKind },
+    /// A server that took over found attempts that were out, and was told to hold such executions: nothing more is decided
+    /// or handed out until somebody recovers it. What comes from outside is taken in.
+    WorkflowHeld {
+        reason: String,
+        /// The units whose attempt may be under way, or may have run: its next delivery says that it is a repeat.
+        repeats: Vec<UnitKey>,
+    },
+    /// Somebody said that it is to go on.
+    WorkflowRecovered {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
     /// Somebody asked for the end.
     CancelRequested {
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -428,6 +440,8 @@ impl Event {
             | Event::TerminateRequested { .. }
             | Event::LimitReached { .. }
             | Event::ContractViolated { .. }
+            | Event::WorkflowHeld { .. }
+            | Event::WorkflowRecovered { .. }
             | Event::CancelRequested { .. } => true,
             Event::StepSucceeded { token, .. } => token.is_some(),
             Event::StepAttemptFailed { token, .. } => token.is_some(),

@@ -29,5 +29,5 @@ pub use decide::{decide, next_wake};
 pub use event::{Event, Identity, Json, Recorded, TaskError};
 pub use replay::{Difference, replay};
 pub use rollover::next_run;
-pub use state::{Abort, Asked, End, Phase, State, Unit, UnitStatus};
+pub use state::{Abort, Asked, End, Hold, Phase, State, Unit, UnitStatus};
 pub use waiting::{Waiting, waiting};

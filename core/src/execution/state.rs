@@ -37,6 +37,8 @@ pub struct State {
     pub children: u64,
     /// It is time to continue as new.
     pub continue_suggested: bool,
+    /// It is held: nothing is decided until somebody recovers it, or wants its end.
+    pub held: Option<Hold>,
     /// The last event's number and time.
     pub last: Seq,
     pub last_at: ClusterMs,
@@ -86,6 +88,13 @@ pub struct Compensation {
     /// The units to undo, in this order.
     pub steps: Vec<UnitKey>,
     pub outcome: Option<CompensationOutcome>,
+}
+
+/// A hold: since when, and why.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hold {
+    pub since: ClusterMs,
+    pub reason: String,
 }
 
 /// How far the execution as a whole is.
@@ -299,6 +308,7 @@ impl State {
             parent: parent.clone(),
             children: 0,
             continue_suggested: false,
+            held: None,
             last: first.seq,
             last_at: first.at_ms,
             phase: Phase::Created,
@@ -393,6 +403,7 @@ impl State {
     /// The status that the API shows.
     pub fn status(&self) -> Status {
         match self.end() {
+            None if self.held.is_some() => Status::Held,
             None => Status::Running,
             Some(End::Completed { .. }) => Status::Completed,
             Some(End::Failed { .. }) => Status::Failed,
@@ -452,10 +463,10 @@ impl State {
         })
     }
 
-    /// The attempts that wait for a worker.
+    /// The attempts that wait for a worker: none while it is held.
     pub fn scheduled(&self) -> impl Iterator<Item = (&UnitKey, &Unit, Seq)> {
         self.units.iter().filter_map(|(key, unit)| match unit.status {
-            UnitStatus::Scheduled { seq, .. } => Some((key, unit, seq)),
+            UnitStatus::Scheduled { seq, .. } if self.held.is_none() => Some((key, unit, seq)),
             _ => None,
         })
     }

@@ -93,6 +93,8 @@ pub enum Reason {
     Items { items: u64, ended: u64 },
     /// A child runs.
     Child { execution_id: ExecutionId },
+    /// The execution is held: this goes on once somebody recovers it.
+    Held,
     /// The server is to decide next: nothing from outside is waited for.
     Server,
 }
@@ -172,6 +174,9 @@ fn of_unit(definition: &Definition, state: &State, key: &UnitKey, unit: &Unit, o
             (kind, of_others(definition, state, key, unit))
         }
     };
+    // What runs elsewhere runs on, and its end is taken in.
+    let runs = matches!(unit.status, UnitStatus::Dispatched { .. } | UnitStatus::Child { .. } | UnitStatus::FannedOut);
+    let reason = if state.held.is_some() && !runs { Reason::Held } else { reason };
     let part = (key.as_str() != step.id.as_str()).then(|| key.clone());
     Some(Waiting { step_id: step.id.clone(), unit: part, kind, since_ms: unit.since, reason })
 }

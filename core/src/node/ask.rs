@@ -1,4 +1,4 @@
-//! What clients ask of an execution: to cancel or terminate it, signals, updates, queries.
+//! What clients ask of an execution: to cancel, terminate or recover it, signals, updates, queries.
 
 use super::draft::Draft;
 use super::request::{Open, unknown_execution};
@@ -21,6 +21,7 @@ use serde_json::Value;
 pub(crate) enum Ask {
     Cancel { reason: Option<String> },
     Terminate { reason: Option<String> },
+    Recover { reason: Option<String> },
     Signal(Message),
     Update(Message),
     Query(QueryName),
@@ -30,7 +31,9 @@ impl Ask {
     /// About how many bytes of memory it takes.
     pub fn bytes(&self) -> u64 {
         match self {
-            Ask::Cancel { reason } | Ask::Terminate { reason } => reason.as_ref().map_or(0, String::len) as u64,
+            Ask::Cancel { reason } | Ask::Terminate { reason } | Ask::Recover { reason } => {
+                reason.as_ref().map_or(0, String::len) as u64
+            }
             Ask::Signal(message) | Ask::Update(message) => message.memory(),
             Ask::Query(_) => 0,
         }
@@ -111,6 +114,7 @@ impl<M: Mutants> Node<M> {
             Ask::Terminate { reason } => {
                 return self.take_end(draft, Command::Terminate { reason }, Status::Terminated, Reply::Terminated, now);
             }
+            Ask::Recover { reason } => return self.take_recover(draft, reason, now),
             Ask::Signal(message) => self.take_message(Kind::Signal, draft, message, now),
             Ask::Update(message) => self.take_message(Kind::Update, draft, message, now),
             Ask::Query(name) => {
@@ -259,7 +263,7 @@ fn id_conflict(kind: Kind, name: &SignalName) -> ApiError {
     ApiError::new(ErrorCode::SignalIdConflict, format!("the {field} was used for `{name}` of this execution before"))
 }
 
-fn finished(resident: &Resident) -> ApiError {
+pub(super) fn finished(resident: &Resident) -> ApiError {
     let state = &resident.state;
     let id = &state.identity.execution_id;
     let message = match state.has_ended() {

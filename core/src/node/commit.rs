@@ -154,6 +154,9 @@ impl<M: Mutants> Node<M> {
         self.done(&draft.works);
         self.tell(&mut draft);
         self.tell_family(execution, &draft);
+        if let Some(slot) = self.slots.get_mut(execution).filter(|slot| slot.resident().is_some()) {
+            slot.recovers = false;
+        }
         self.settle_down(execution, draft.leaves);
     }
 
@@ -255,14 +258,21 @@ impl<M: Mutants> Node<M> {
         if let (true, Wake::At(at)) = (draft.leaves != Leaves::No, resident.wake) {
             self.due.expect(Some(at));
         }
+        let is_held = resident.state.held.is_some();
         let slot = self.slots.get_mut(&execution).expect("an execution in flight stays in memory");
+        slot.recovers = false;
+        match (slot.resident().is_some_and(|before| before.state.held.is_some()), is_held) {
+            (false, true) => self.held += 1,
+            (true, false) => self.held = self.held.saturating_sub(1),
+            _ => {}
+        }
         if draft.next_run_at.is_some() {
             // Nothing of the run before is kept.
             slot.bytes = 0;
         }
         slot.body = Body::Resident(Box::new(resident));
         slot.bytes += memory;
-        slot.held = draft.held;
+        slot.end_waits = draft.end_waits;
         self.close_attempts(&execution, &draft);
         for handover in std::mem::take(&mut draft.dispatches) {
             self.hand(handover);
@@ -499,6 +509,15 @@ impl<M: Mutants> Node<M> {
                         attempt: *attempt,
                         reason: reason.clone(),
                     });
+                }
+                Event::WorkflowHeld { repeats, .. } => {
+                    counters.executions_held += 1;
+                    let repeats = repeats.len() as u64;
+                    lines.push(LogEvent::ExecutionHeld { execution_id: execution.clone(), repeats });
+                }
+                Event::WorkflowRecovered { .. } => {
+                    counters.executions_recovered += 1;
+                    lines.push(LogEvent::ExecutionRecovered { execution_id: execution.clone() });
                 }
                 Event::RetryScheduled { .. } => counters.retries_scheduled += 1,
                 Event::StepSkipped { .. } => counters.steps_skipped += 1,

@@ -1,6 +1,6 @@
 //! What a node is told when it begins.
 
-use crate::cluster::Role;
+use crate::cluster::{Recovery, Role};
 use crate::id::NodeId;
 use crate::store::calls::Deadlines;
 use serde::{Deserialize, Serialize};
@@ -38,6 +38,8 @@ pub struct NodeConfig {
     pub stop_deadline: Duration,
     /// Whether it is alone, or one of several.
     pub role: Role,
+    /// What becomes of executions of which an attempt is out when it takes over (goes on with them by default).
+    pub recovery: Recovery,
     pub limits: Limits,
 }
 
@@ -132,6 +134,7 @@ impl NodeConfig {
             request_deadline: Duration::from_secs(10),
             stop_deadline: Duration::from_secs(10),
             role: Role::Single,
+            recovery: Recovery::Auto,
             limits: Limits::default(),
         }
     }

@@ -12,6 +12,9 @@ pub struct Counters {
     pub executions_timed_out: u64,
     pub executions_terminated: u64,
     pub executions_continued_as_new: u64,
+    /// Held by a server that took over; and recovered by somebody since.
+    pub executions_held: u64,
+    pub executions_recovered: u64,
     pub tasks_dispatched: u64,
     /// Of those, handed over inside the append that scheduled them.
     pub tasks_dispatched_directly: u64,

@@ -52,7 +52,7 @@ pub(crate) struct Draft {
     /// Whether it may record the end of a child: together with what its parent records.
     may_end: bool,
     /// Its end is decided, and was not recorded.
-    pub held: bool,
+    pub end_waits: bool,
     /// There is more to be decided once it is written.
     pub unfinished: bool,
     /// Where in the events the next run begins.
@@ -131,7 +131,7 @@ impl Draft {
             works: Vec::new(),
             leaves: Leaves::No,
             may_end: true,
-            held: false,
+            end_waits: false,
             unfinished: false,
             next_run_at: None,
             children: Vec::new(),
@@ -189,7 +189,7 @@ impl Draft {
                 let resident = self.resident.as_ref().expect("as above");
                 match rules.refusal(resident, &event, now) {
                     None if event.is_terminal() && !self.may_end => {
-                        self.held = true;
+                        self.end_waits = true;
                         return;
                     }
                     None => self.record(event, now),
@@ -237,6 +237,7 @@ impl<M: Mutants> Node<M> {
         let follows = slot.resident().is_some_and(|resident| {
             resident.state.phase == Phase::Created && resident.state.identity.run > Run(1) && !slot.queue.is_empty()
         });
+        self.hold(slot, &mut draft, now);
         if draft.resident.is_some() && !follows {
             self.bound_history(&mut draft, now);
             draft.decide(now, &rules);
@@ -253,7 +254,7 @@ impl<M: Mutants> Node<M> {
                 draft.decide(now, &rules);
             }
         }
-        slot.held = draft.held;
+        slot.end_waits = draft.end_waits;
         Part { execution: execution.clone(), before, draft, parks: parks && slot.queue.is_empty() }
     }
 
@@ -261,6 +262,9 @@ impl<M: Mutants> Node<M> {
     fn bound_history(&mut self, draft: &mut Draft, now: ClusterMs) {
         let max = self.config.limits.max_history_events;
         let resident = draft.resident.as_ref().expect("there is a history");
+        if resident.state.held.is_some() {
+            return;
+        }
         let command = match resident.state.last.0 {
             length if length >= max => Command::HistoryFull { max },
             length if length >= max / 2 => Command::SuggestContinue { max },
@@ -378,7 +382,7 @@ impl<M: Mutants> Node<M> {
         let state = State::begin(execution, &first).expect("a first event");
         draft.answers.push((request, Response::created(started(&state, true))));
         draft.resident =
-            Some(Resident { definition, state, epoch: Epoch(1), wake: Wake::Hot, tasks: Default::default() });
+            Some(Resident::new(definition, state));
         draft.events.push(first);
         draft.created = true;
         self.starting += 1;
@@ -464,14 +468,14 @@ impl<M: Mutants> Node<M> {
         let (before, parks) = (*before, *parks);
         draft.resident.as_ref()?;
         self.hand_over(execution, draft, now);
-        let (held, unfinished, first_run) = (draft.held, draft.unfinished, draft.run_of(0));
+        let (end_waits, unfinished, first_run) = (draft.end_waits, draft.unfinished, draft.run_of(0));
         let resident = draft.resident.as_mut().expect("looked up above");
         draft.tasks = change_tasks(resident, &draft.requeue);
         let owner = match (before, resident.state.has_ended()) {
             (Some(Before { ended: true, .. }), true) => OwnerChange::Keep,
             (_, true) => OwnerChange::End,
             (_, false) => {
-                let (wake, leaves) = match held || unfinished {
+                let (wake, leaves) = match end_waits || unfinished {
                     true => (Wake::Hot, Leaves::No),
                     false => wake_of(resident, parks, now),
                 };

@@ -1,7 +1,7 @@
 //! Parents and children: what is recorded of both is recorded in one group (protocols, 3).
 //!
 //! A child begins in the group in which its parent records that it has started. It ends in the group in which its parent
-//! records its result: until then its end is decided and *held*, and the parent is told; the group is made from the
+//! records its result: until then its end is decided and *waits*, and the parent is told; the group is made from the
 //! parent's side, so that both are drafted together and nobody waits for a lock.
 
 use super::Node;
@@ -35,7 +35,8 @@ impl<M: Mutants> Node<M> {
         let now = self.cluster_now();
         let mut own = self.part(execution, &mut slot, false);
         self.slots.insert(execution.clone(), slot);
-        if own.draft.resident.is_some() && !own.draft.held {
+        let goes_on = own.draft.resident.as_ref().is_some_and(|resident| resident.state.held.is_none());
+        if goes_on && !own.draft.end_waits {
             self.start_children(&mut own.draft, now);
         }
         let mut parts = vec![own];
@@ -192,8 +193,7 @@ impl<M: Mutants> Node<M> {
         };
         let first = Recorded { seq: Seq(1), at_ms: now.max(parent.last_at), event: created };
         let state = State::begin(&child, &first).expect("a first event");
-        let resident = Resident { definition, state, epoch: Epoch(1), wake: Wake::Hot, tasks: Default::default() };
-        let mut draft = Draft::of_child(resident, first);
+        let mut draft = Draft::of_child(Resident::new(definition, state), first);
         draft.decide(now, &self.rules());
         let state = &draft.resident.as_ref().expect("just made").state;
         draft.unfinished |= self::wanted(state).is_some();
@@ -218,7 +218,7 @@ impl<M: Mutants> Node<M> {
         if draft.unfinished {
             self.enqueue(execution, Work::Wake);
         }
-        if let (true, Some(parent)) = (draft.held, parent) {
+        if let (true, Some(parent)) = (draft.end_waits, parent) {
             self.enqueue(&parent, Work::ChildEnds { child: execution.clone() });
         }
         for (child, terminate) in ends {

@@ -311,7 +311,7 @@ impl<M: Mutants> Node<M> {
             Err(failure) => return self.recovery_failed(&failure),
         };
         self.learn_definitions(recovery.definitions);
-        self.active = recovery.totals.active;
+        (self.active, self.held) = (recovery.totals.active, recovery.totals.held);
         self.claims.recover(recovery.totals.queued);
         self.read_on(Reading::Hot(None));
     }
@@ -377,7 +377,7 @@ impl<M: Mutants> Node<M> {
         let last = rows.due.last().cloned();
         let full = rows.due.len() >= RECOVERY_PAGE as usize;
         for (_, execution) in rows.due {
-            self.slots.insert(execution.clone(), Slot::new(Body::Loading));
+            self.slots.insert(execution.clone(), Slot::recovering());
             self.to_load.insert(execution);
         }
         if full {

@@ -265,8 +265,9 @@ impl<M: Mutants> Node<M> {
             None if state.has_ended() => (Epoch::default(), Wake::Never),
             None => return Err("it is running and has no row in orbit_owners".into()),
         };
+        let doubtful = loaded.tasks.iter().filter(|t| t.repeat).map(|t| t.task.clone()).collect();
         let tasks = loaded.tasks.into_iter().map(|t| (t.task, t.state)).collect();
-        Ok(Body::Resident(Box::new(Resident { definition, state, epoch, wake, tasks })))
+        Ok(Body::Resident(Box::new(Resident { definition, state, epoch, wake, tasks, doubtful })))
     }
 
     /// Executions in memory whose time has come.
@@ -290,7 +291,7 @@ impl<M: Mutants> Node<M> {
         let Some(slot) = self.slots.get_mut(execution) else { return };
         let (timer, may_leave) = match &slot.body {
             Body::Resident(resident) => {
-                let stays = resident.stays() || slot.held;
+                let stays = resident.stays() || slot.end_waits;
                 (next_wake(&resident.definition, &resident.state), !stays)
             }
             _ => (None, false),

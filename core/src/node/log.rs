@@ -42,6 +42,10 @@ pub enum LogEvent {
     ExecutionStarted { execution_id: ExecutionId, workflow: WorkflowName, version: Version },
     /// `execution completed`, `execution failed`, `execution cancelled`
     ExecutionEnded { execution_id: ExecutionId, status: Status, code: Option<String> },
+    /// `execution held; it waits until it is recovered`: with so many attempts whose next delivery is a repeat.
+    ExecutionHeld { execution_id: ExecutionId, repeats: u64 },
+    /// `execution recovered`
+    ExecutionRecovered { execution_id: ExecutionId },
     /// `worker registered`
     WorkerRegistered { worker_id: WorkerId, runtime: String, tasks: u64 },
     /// `worker unregistered`
@@ -121,6 +125,7 @@ impl LogEvent {
             | LogEvent::DefinitionUnreadable { .. } => Level::Error,
             LogEvent::WorkerLost { .. }
             | LogEvent::AttemptUncertain { .. }
+            | LogEvent::ExecutionHeld { .. }
             | LogEvent::StoreFailed { .. }
             | LogEvent::StoreUnknown { .. }
             | LogEvent::StraysRequeued { .. }

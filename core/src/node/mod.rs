@@ -9,6 +9,7 @@
 //! * `request`: requests about workflows and executions; `read`: those that are only read; `worker`: requests of workers;
 //!   `probe`: how the server is.
 //! * `ask`: what clients ask of a running execution: cancel, terminate, signals, updates, queries.
+//! * `hold`: what a server that takes over does not go on with by itself.
 //! * `slot`, `load`: executions in memory, how they come in and how they leave.
 //! * `family`: parents and children, which begin and end together.
 //! * `draft`: what one execution wants written next, by the `rules` of what may be, with its `rows`; `commit`: the batch, and what follows from its outcome.
@@ -29,6 +30,7 @@ mod draft;
 pub mod effect;
 mod family;
 mod hand_over;
+mod hold;
 mod idle;
 pub mod input;
 mod latency;
@@ -166,6 +168,8 @@ pub struct Node<M: Mutants = NoMutants> {
     due: load::DueScan,
     /// Running executions in the store, as far as is known.
     active: u64,
+    /// Of those, the ones that are held.
+    held: u64,
     /// Executions whose start is under way.
     starting: u64,
 
@@ -278,6 +282,7 @@ impl<M: Mutants> Node<M> {
             to_load: BTreeSet::new(),
             due: load::DueScan::default(),
             active: 0,
+            held: 0,
             starting: 0,
             away: away::Away::default(),
             lock_lost: false,

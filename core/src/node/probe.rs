@@ -22,6 +22,7 @@ impl<M: Mutants> Node<M> {
             runtime_version: env!("CARGO_PKG_VERSION").into(),
             ir_versions: vec![IR_VERSION.into()],
             active_executions: self.active,
+            held_executions: self.held,
             worker_sessions: self.sessions.len() as u64,
             role: self.role_name().into(),
             node_id: self.name_in_cluster(),
@@ -53,6 +54,7 @@ impl<M: Mutants> Node<M> {
         let metrics = Metrics {
             counters: self.counters,
             active_executions: self.active,
+            held_executions: self.held,
             resident_executions: self.slots.len() as u64,
             worker_sessions: self.sessions.len() as u64,
             open_attempts: self.attempts.len() as u64,

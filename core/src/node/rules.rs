@@ -29,11 +29,12 @@ struct Mistakes {
     signal_lost_between_runs: bool,
     signal_carried_twice: bool,
     keys_forgotten_between_runs: bool,
+    repeats_forgotten: bool,
 }
 
 impl Mistakes {
     fn any(self) -> bool {
-        self.compensation_forwards || self.parallel_leaks || self.child_outlives_parent
+        self.compensation_forwards || self.parallel_leaks || self.child_outlives_parent || self.repeats_forgotten
     }
 
     fn decide(self, definition: &Definition, state: &State, now: ClusterMs) -> Vec<Event> {
@@ -51,8 +52,11 @@ impl Mistakes {
         }
         let mut decided = decide(&definition, &state, now);
         for event in &mut decided {
-            if let (Event::CompensationStarted { steps, .. }, true) = (event, self.compensation_forwards) {
+            if let (Event::CompensationStarted { steps, .. }, true) = (&mut *event, self.compensation_forwards) {
                 steps.reverse();
+            }
+            if let (Event::StepScheduled { redelivery, .. }, true) = (event, self.repeats_forgotten) {
+                *redelivery = false;
             }
         }
         decided
@@ -76,6 +80,12 @@ impl Mistakes {
 }
 
 impl Rules {
+    /// The planted mistake: what is delivered again does not say so.
+    pub fn forgetting(mut self, repeats: bool) -> Rules {
+        self.mistakes.repeats_forgotten = repeats;
+        self
+    }
+
     /// What the next run begins with.
     pub fn next_run(&self, state: &State, input: Json, run: Run) -> Vec<Event> {
         self.mistakes.next_run(state, input, run)
@@ -175,6 +185,7 @@ impl<M: Mutants> Node<M> {
             signal_lost_between_runs: self.mutants.planted(Mutant::SignalLostBetweenRuns),
             signal_carried_twice: self.mutants.planted(Mutant::SignalCarriedTwice),
             keys_forgotten_between_runs: self.mutants.planted(Mutant::KeysForgottenBetweenRuns),
+            repeats_forgotten: false,
         };
         Rules { schemas: self.schemas.clone(), max_payload, max_fan_out, mistakes }
     }

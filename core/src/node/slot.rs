@@ -11,7 +11,7 @@ use crate::node::ask::Ask;
 use crate::store::append::{TaskState, Wake};
 use crate::store::statement::ClaimedTask;
 use crate::time::{ClusterMs, Mono};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// An execution in memory.
@@ -25,9 +25,11 @@ pub(crate) struct Slot {
     /// About how many bytes of memory it takes.
     pub bytes: u64,
     /// Its end is decided, and waits to be recorded together with its parent's result of it.
-    pub held: bool,
+    pub end_waits: bool,
     /// Nobody waits for its end: it is recorded alone.
     pub orphan: bool,
+    /// It was in memory when this server took over, and what that says of it is not recorded yet.
+    pub recovers: bool,
     /// Its entry in the node's timers.
     pub timer: Option<ClusterMs>,
     /// Its entry among the idle ones.
@@ -61,6 +63,8 @@ pub(crate) struct Resident {
     /// Its rows in `orbit_tasks`, as far as is known: only this server changes them, and a claim that is under way may
     /// have moved one from queued to claimed.
     pub tasks: BTreeMap<TaskId, TaskState>,
+    /// Those of them that may have been handed out before a promotion that lost the record of it.
+    pub doubtful: BTreeSet<TaskId>,
 }
 
 /// Something to be done with an execution.
@@ -87,6 +91,12 @@ pub(crate) enum Work {
 }
 
 impl Resident {
+    /// One that is being started.
+    pub fn new(definition: Arc<Definition>, state: State) -> Resident {
+        let (tasks, doubtful) = Default::default();
+        Resident { definition, state, epoch: Epoch(1), wake: Wake::Hot, tasks, doubtful }
+    }
+
     /// Whether it stays in memory though nothing happens to it: a worker has a task of it, or a child of it is to end.
     pub fn stays(&self) -> bool {
         self.state.open_tokens().next().is_some() || self.state.open_children().any(|(.., asked)| asked.is_some())
@@ -141,12 +151,18 @@ impl Slot {
             queue: VecDeque::new(),
             in_flight: false,
             bytes: 0,
-            held: false,
+            end_waits: false,
+            recovers: false,
             orphan: false,
             timer: None,
             idle: None,
             rests: None,
         }
+    }
+
+    /// That of an execution which was in memory when this server took over.
+    pub fn recovering() -> Slot {
+        Slot { recovers: true, ..Slot::new(Body::Loading) }
     }
 
     /// The committed state, where it is in memory.

@@ -39,7 +39,7 @@ pub(crate) fn of_state(state: &State, waiting: Vec<Waiting>) -> ExecutionView {
         output,
         error,
         last_seq: state.last,
-        reason: None,
+        reason: state.held.as_ref().map(|held| held.reason.clone()),
         cancel_reason: state.cancel_reason().map(str::to_owned),
         waiting,
     }

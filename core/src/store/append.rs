@@ -145,6 +145,8 @@ pub struct Summary {
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     Running,
+    /// A server that took over found attempts of it out, and it waits until somebody recovers it.
+    Held,
     /// Loading or applying its history failed; the reason is shown, the others go on.
     Quarantined,
     Completed,
@@ -156,8 +158,9 @@ pub enum Status {
 
 impl Status {
     /// Every status, in the order of the enum.
-    pub const ALL: [Status; 7] = [
+    pub const ALL: [Status; 8] = [
         Status::Running,
+        Status::Held,
         Status::Quarantined,
         Status::Completed,
         Status::Failed,
@@ -170,6 +173,7 @@ impl Status {
     pub fn as_str(self) -> &'static str {
         match self {
             Status::Running => "running",
+            Status::Held => "held",
             Status::Quarantined => "quarantined",
             Status::Completed => "completed",
             Status::Failed => "failed",
@@ -186,7 +190,7 @@ impl Status {
 
     /// Whether the execution has ended.
     pub fn is_terminal(self) -> bool {
-        !matches!(self, Status::Running | Status::Quarantined)
+        !matches!(self, Status::Running | Status::Held | Status::Quarantined)
     }
 }
 

@@ -421,6 +421,8 @@ pub struct LoadedExecution {
 pub struct LoadedTask {
     pub task: TaskId,
     pub state: crate::store::append::TaskState,
+    /// It may have been handed out before a promotion that lost the record of it.
+    pub repeat: bool,
 }
 
 /// See [`Statement::ReadDue`]: executions whose next wake is at or before `until`, by (wake, id), after `after`.
@@ -449,6 +451,8 @@ pub struct ReadTotals;
 pub struct Totals {
     /// Running executions: rows of `orbit_owners`.
     pub active: u64,
+    /// Of those, the ones that are held.
+    pub held: u64,
     /// Contracts with rows in state `queued`.
     pub queued: Vec<(TaskName, ContractVersion)>,
 }

@@ -78,6 +78,8 @@ fn some_commands(id: u8) -> Vec<Command> {
         Command::Uncertain { token, reason: String::new() },
         Command::Cancel { reason: None },
         Command::Terminate { reason: None },
+        Command::Hold { reason: String::new(), queued: vec!["s1".into()] },
+        Command::Recover { reason: None },
         Command::Signal { name: "go".into(), payload: Json::default(), key: None, max: 9 },
         Command::Update { name: "change".into(), payload: Json::default(), key: None, max: 9 },
         Command::ChildStarted { unit: "s1".into(), version: "1".into() },
@@ -174,6 +176,8 @@ fn some_event(kind: u8, step: u8, id: u8, at: i64) -> Event {
         }
         41 => Event::ContinueSuggested { max: 5 },
         42 => Event::WorkflowContinuedAsNew { input: Json::default(), next_run: Run(2) },
+        43 => Event::WorkflowHeld { reason: String::new(), repeats: vec![step] },
+        44 => Event::WorkflowRecovered { reason: None },
         _ => Event::StepSucceeded { step, attempt, output: Json::default(), token: None },
     }
 }

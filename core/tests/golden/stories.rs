@@ -14,6 +14,7 @@ pub fn all() -> Vec<Story> {
         order_of_six_tasks(),
         retry_with_jitter(),
         late_success_of_a_lost_worker(),
+        held_and_recovered(),
         stale_failure(),
         time_outs(),
         sleep_skip_and_compute(),
@@ -111,6 +112,31 @@ fn late_success_of_a_lost_worker() -> Story {
 }
 
 /// An attempt times out; its worker's failure comes when the next attempt waits for its time.
+/// One attempt is out when a server takes over, another one is said to be a repeat, and the time-out of the first passes
+/// while it is held.
+fn held_and_recovered() -> Story {
+    let document = json!({
+        "name": "Held", "version": "1",
+        "steps": [
+            {"id": "charge", "task": "payments.charge", "timeout": "1m", "retry": {"max_attempts": 1}},
+            {"id": "pack", "task": "stock.pack", "after": [], "queue_timeout": "1m"},
+            {"id": "ship", "task": "stock.ship", "after": ["pack", "charge"]},
+        ],
+    });
+    let mut told = Teller::start("held-and-recovered", document, json!(null), &[]);
+    let first = told.dispatch("charge", "worker-1");
+    told.command(Command::Hold { reason: "attempts were out".into(), queued: vec!["pack".into()] });
+    told.lose(first);
+    told.now = ClusterMs(told.now.0 + 600_000);
+    told.decide();
+    assert!(told.state.scheduled().next().is_none(), "nothing is handed out");
+    told.command(Command::Recover { reason: Some("looked at".into()) });
+    told.succeed(first, json!("at last"));
+    told.run("pack", json!(null));
+    told.run("ship", json!(null));
+    told.end()
+}
+
 fn stale_failure() -> Story {
     let document = json!({"name": "Stale", "version": "1", "steps": [
         {"id": "slow", "task": "test.slow", "timeout": "2s", "retry": {"max_attempts": 2, "initial": "1s"}},

@@ -6,6 +6,7 @@ mod commits;
 mod election;
 mod family;
 mod found;
+mod hold;
 mod lease;
 mod life;
 mod memory;

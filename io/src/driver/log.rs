@@ -74,11 +74,15 @@ pub fn write(event: &LogEvent) {
                 Status::Cancelled => tracing::info!(target: ENGINE, %execution_id, code, "execution cancelled"),
                 Status::TimedOut => tracing::info!(target: ENGINE, %execution_id, code, "execution timed out"),
                 Status::Terminated => tracing::info!(target: ENGINE, %execution_id, code, "execution terminated"),
-                Status::Running | Status::Quarantined => {
+                Status::Running | Status::Held | Status::Quarantined => {
                     tracing::info!(target: ENGINE, %execution_id, code, status = status.as_str(), "execution ended");
                 }
             }
         }
+        LogEvent::ExecutionHeld { execution_id, repeats } => {
+            tracing::warn!(target: ENGINE, %execution_id, repeats, "execution held; it waits until it is recovered");
+        }
+        LogEvent::ExecutionRecovered { execution_id } => tracing::info!(target: ENGINE, %execution_id, "execution recovered"),
         LogEvent::WorkerRegistered { worker_id, runtime, tasks } => {
             tracing::info!(target: ENGINE, %worker_id, %runtime, tasks, "worker registered");
         }

@@ -38,6 +38,8 @@ const HELP: &[(&str, &str)] = &[
     ("executions_timed_out", "Executions that ended as timed out."),
     ("executions_terminated", "Executions that ended as terminated."),
     ("executions_continued_as_new", "Runs that ended by continuing as new."),
+    ("executions_held", "Executions that this server held when it took over."),
+    ("executions_recovered", "Executions that went on after they were held."),
     ("tasks_dispatched", "Task attempts handed to workers."),
     ("tasks_dispatched_directly", "Task attempts handed over inside the append that scheduled them."),
     ("tasks_succeeded", "Task attempts that succeeded."),
@@ -75,6 +77,7 @@ pub fn render(metrics: &Metrics, process: &Process) -> String {
     }
     let gauges = [
         ("orbit_active_executions", "Executions that have not ended.", metrics.active_executions),
+        ("orbit_held_executions", "Executions that are held, and wait to be recovered.", metrics.held_executions),
         ("orbit_resident_executions", "Executions in memory.", metrics.resident_executions),
         ("orbit_worker_sessions", "Worker sessions that are alive.", metrics.worker_sessions),
         ("orbit_open_attempts", "Task attempts at workers.", metrics.open_attempts),
@@ -196,6 +199,7 @@ mod tests {
         Metrics {
             counters: Counters { executions_started: 7, clock_steps: 3, ..Counters::default() },
             active_executions: 11,
+            held_executions: 6,
             resident_executions: 5,
             worker_sessions: 2,
             open_attempts: 4,
@@ -236,6 +240,7 @@ mod tests {
         let text = render(&sample(), &process);
         for line in [
             "orbit_active_executions 11",
+            "orbit_held_executions 6",
             "orbit_resident_executions 5",
             "orbit_worker_sessions 2",
             "orbit_open_attempts 4",

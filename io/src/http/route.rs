@@ -39,6 +39,7 @@ pub enum Resource {
     Wait(ExecutionId),
     Cancel(ExecutionId),
     Terminate(ExecutionId),
+    Recover(ExecutionId),
     Signal {
         execution: ExecutionId,
         name: SignalName,
@@ -152,6 +153,7 @@ templates! {
     Resource::Wait(_) => "/v1/executions/{id}/wait",
     Resource::Cancel(_) => "/v1/executions/{id}/cancel",
     Resource::Terminate(_) => "/v1/executions/{id}/terminate",
+    Resource::Recover(_) => "/v1/executions/{id}/recover",
     Resource::Signal { .. } => "/v1/executions/{id}/signals/{name}",
     Resource::Update { .. } => "/v1/executions/{id}/updates/{name}",
     Resource::Query { .. } => "/v1/executions/{id}/queries/{name}",
@@ -187,6 +189,7 @@ impl Resource {
             Some(["v1", "executions", id, "wait"]) => Resource::Wait(execution_id(id)?),
             Some(["v1", "executions", id, "cancel"]) => Resource::Cancel(execution_id(id)?),
             Some(["v1", "executions", id, "terminate"]) => Resource::Terminate(execution_id(id)?),
+            Some(["v1", "executions", id, "recover"]) => Resource::Recover(execution_id(id)?),
             Some(["v1", "executions", id, "signals", name]) => {
                 Resource::Signal { execution: execution_id(id)?, name: SignalName::new(named("name", name)?) }
             }
@@ -242,12 +245,12 @@ impl Resource {
     /// Whether a method does anything to it.
     pub fn takes(&self, verb: Verb) -> bool {
         use Resource::{
-            Cancel, Complete, Executions, Fail, Heartbeat, Poll, Register, Signal, StepDown, Terminate, Unregister,
-            Update, Workflows,
+            Cancel, Complete, Executions, Fail, Heartbeat, Poll, Recover, Register, Signal, StepDown, Terminate,
+            Unregister, Update, Workflows,
         };
         match self {
             Workflows | Executions => true,
-            Cancel(_) | Terminate(_) | Signal { .. } | Update { .. } => verb == Verb::Post,
+            Cancel(_) | Terminate(_) | Recover(_) | Signal { .. } | Update { .. } => verb == Verb::Post,
             Register | Poll | Heartbeat | Unregister | Complete | Fail | StepDown => verb == Verb::Post,
             _ => verb == Verb::Get,
         }
@@ -358,6 +361,10 @@ impl Resource {
             Resource::Terminate(id) => {
                 let reason = executions::reason(body)?;
                 Ok(Request::Terminate { execution: id.clone(), reason }.into())
+            }
+            Resource::Recover(id) => {
+                let reason = executions::reason(body)?;
+                Ok(Request::Recover { execution: id.clone(), reason }.into())
             }
             Resource::Signal { execution, name } => {
                 let signal = executions::message(name.clone(), "signal_id", body, &payloads)?;

@@ -248,6 +248,15 @@ fn about_executions() -> Vec<Exchange> {
         },
         Exchange {
             method: "POST",
+            target: "/v1/executions/order-1/recover",
+            body: json!({"reason": "looked at"}),
+            request: Request::Recover { execution: "order-1".into(), reason: Some("looked at".into()) },
+            response: Response::ok(Reply::Recovered(view())),
+            status: 200,
+            answer: view_json(),
+        },
+        Exchange {
+            method: "POST",
             target: "/v1/executions/order-1/signals/paid",
             body: json!({"payload": {"by": "card"}, "signal_id": "p-1"}),
             request: Request::Signal {

@@ -89,6 +89,8 @@ pub fn events() -> Vec<Event> {
                 token: token(),
                 outcome: if full { ResultKind::Succeeded } else { ResultKind::Failed },
             },
+            Event::WorkflowHeld { reason: "attempts were out".into(), repeats: vec![step()] },
+            Event::WorkflowRecovered { reason: full.then(|| "because".into()) },
             Event::CancelRequested { reason: full.then(|| "because".into()) },
             Event::StepFanOut { step: step(), items: vec![json_of(json!(1))] },
             Event::StepFanIn { step: step() },
@@ -164,6 +166,8 @@ fn is_known(event: &Event) -> bool {
         | Event::TimerStarted { .. }
         | Event::TimerFired { .. }
         | Event::StaleResultIgnored { .. }
+        | Event::WorkflowHeld { .. }
+        | Event::WorkflowRecovered { .. }
         | Event::CancelRequested { .. }
         | Event::LimitReached { .. }
         | Event::ContractViolated { .. }

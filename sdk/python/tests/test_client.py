@@ -222,6 +222,12 @@ class Clients(unittest.TestCase):
         exchange.answer(200, {**EXECUTION, "status": "terminated"})
         self.assertTrue(came.get(timeout=PATIENCE).finished)
 
+        came = self.asked(lambda: client.recover("e", "looked at"))
+        exchange = fake.expect("/v1/executions/e/recover")
+        self.assertEqual(exchange.body, {"reason": "looked at"})
+        exchange.answer(200, {**EXECUTION, "status": "held"})
+        self.assertFalse(came.get(timeout=PATIENCE).finished)
+
     def test_a_part_of_a_step_says_what_it_is_and_what_it_awaits(self) -> None:
         fake = self.fake()
         client = self.client(fake.url)

@@ -10,6 +10,8 @@ use std::fmt;
 #[non_exhaustive]
 pub enum Status {
     Running,
+    /// It had an attempt out when a server took over, and waits until it is recovered.
+    Held,
     /// Its history cannot be loaded; the others go on.
     Quarantined,
     Completed,
@@ -28,6 +30,7 @@ impl Status {
     pub fn as_str(&self) -> &str {
         match self {
             Status::Running => "running",
+            Status::Held => "held",
             Status::Quarantined => "quarantined",
             Status::Completed => "completed",
             Status::Failed => "failed",
@@ -42,7 +45,7 @@ impl Status {
     pub fn is_finished(&self) -> bool {
         match self {
             Status::Completed | Status::Failed | Status::Cancelled | Status::TimedOut | Status::Terminated => true,
-            Status::Running | Status::Quarantined | Status::Other(_) => false,
+            Status::Running | Status::Held | Status::Quarantined | Status::Other(_) => false,
         }
     }
 }
@@ -51,6 +54,7 @@ impl From<&str> for Status {
     fn from(text: &str) -> Status {
         match text {
             "running" => Status::Running,
+            "held" => Status::Held,
             "quarantined" => Status::Quarantined,
             "completed" => Status::Completed,
             "failed" => Status::Failed,
@@ -183,7 +187,7 @@ pub struct Execution {
     pub error: Option<ErrorBody>,
     /// The number of its last event.
     pub last_seq: u64,
-    /// Why it is quarantined.
+    /// Why it is held, or quarantined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Why it was cancelled or terminated, where a reason was given.
@@ -480,6 +484,8 @@ pub struct Health {
     #[serde(default)]
     pub ir_versions: Vec<String>,
     pub active_executions: u64,
+    #[serde(default)]
+    pub held_executions: u64,
     pub worker_sessions: u64,
     pub role: String,
     #[serde(default)]

@@ -234,6 +234,13 @@ impl Client {
         self.post(&format!("/v1/executions/{}/terminate", segment(id)), &body).await
     }
 
+    /// Lets an execution go on that was held when a server took over (`--recovery hold`). What is answered is how it stands
+    /// then; of one that is not held that it is not (`NOT_HELD`).
+    pub async fn recover(&self, id: &str, reason: Option<&str>) -> Result<Execution, Error> {
+        let body = reason.map_or_else(|| json!({}), |reason| json!({"reason": reason}));
+        self.post(&format!("/v1/executions/{}/recover", segment(id)), &body).await
+    }
+
     /// Sends a signal that the workflow declares. It is durable once this returns, and waits until it is taken.
     ///
     /// The call always carries a `signal_id`, so that it may be repeated: the given one, or one that is drawn here.

@@ -219,6 +219,13 @@ async fn what_is_sent_always_carries_an_id_and_repeats_under_it() {
     request.answer(200, json!({"result": null}));
     assert_eq!(call.await.unwrap().unwrap(), Value::Null);
 
+    let asking = client.clone();
+    let call = tokio::spawn(async move { asking.recover("o-1", Some("looked at")).await });
+    let request = fake.expect("/v1/executions/o-1/recover").await;
+    assert_eq!(request.body, json!({"reason": "looked at"}));
+    request.answer(200, execution("o-1", "held"));
+    assert_eq!(call.await.unwrap().unwrap().status(), &Status::Held);
+
     let call = tokio::spawn(async move { client.terminate("o-1", Some("it hangs")).await });
     let request = fake.expect("/v1/executions/o-1/terminate").await;
     assert_eq!(request.body, json!({"reason": "it hangs"}));

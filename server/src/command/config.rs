@@ -99,6 +99,7 @@ fn values(options: &Options, log: &LogSettings) -> Vec<(&'static str, Value)> {
         ("session_timeout", seconds(options.session_timeout)),
         ("heartbeat_interval", seconds(options.heartbeat_interval)),
         ("check_interval", seconds(options.check_interval)),
+        ("recovery", name_of(options.recovery.to_possible_value())),
         ("max_active_executions", options.max_active_executions.into()),
         ("max_history_events", options.max_history_events.into()),
         ("max_fan_out", options.max_fan_out.into()),

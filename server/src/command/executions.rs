@@ -1,6 +1,6 @@
 //! `orbit executions …`
 
-use super::{ask, client, history, replay};
+use super::{ask, client, history, recover, replay};
 use crate::cli::{CancelArgs, ExecutionArgs, ExecutionsCommand, ListArgs, WaitArgs};
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Form, Table};
@@ -28,6 +28,7 @@ pub async fn run(command: ExecutionsCommand) -> Result<(), Failure> {
         ExecutionsCommand::Query(arguments) => ask::query(arguments).await,
         ExecutionsCommand::Cancel(arguments) => cancel(arguments).await,
         ExecutionsCommand::Terminate(arguments) => terminate(arguments).await,
+        ExecutionsCommand::Recover(arguments) => recover::run(arguments).await,
     }
 }
 
@@ -145,7 +146,7 @@ async fn terminate(arguments: CancelArgs) -> Result<(), Failure> {
 }
 
 /// Prints one execution.
-fn print(execution: &Execution, form: Form) -> Result<(), Failure> {
+pub(super) fn print(execution: &Execution, form: Form) -> Result<(), Failure> {
     let summary = &execution.summary;
     output::one(form, execution, &summary.execution_id, || {
         let mut fields = vec![

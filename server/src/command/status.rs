@@ -61,7 +61,11 @@ async fn of_server(remote: &Remote, form: Form) -> Result<(), Failure> {
             let at = leader.addr.as_ref().map(|addr| format!(" at {addr}")).unwrap_or_default();
             fields.push(("leader", format!("{}{at}", leader.node_id)));
         }
-        fields.push(("active executions", health.active_executions.to_string()));
+        let held = match health.held_executions {
+            0 => String::new(),
+            held => format!(", {held} of them held"),
+        };
+        fields.push(("active executions", format!("{}{held}", health.active_executions)));
         fields.push(("worker sessions", health.worker_sessions.to_string()));
         if let Some((tasks, oldest)) = backlog {
             let waits = if tasks > 0 { format!(", the oldest for {oldest} s") } else { String::new() };

@@ -76,6 +76,14 @@ fn reasons(execution: &Execution) -> Vec<Why> {
             advice,
         }]
     };
+    let of_step = |one: &orbit_sdk::Waiting| Why {
+        about: one.unit().to_owned(),
+        step_id: Some(one.step_id.clone()),
+        unit: one.unit.clone(),
+        reason: one.reason.clone(),
+        message: sentence(one),
+        advice: Some(advice(id, one)),
+    };
     let because = |reason: &Option<String>| reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     let history = Some(format!("`orbit executions history {id}` shows what came before"));
     match execution.status() {
@@ -97,19 +105,17 @@ fn reasons(execution: &Execution) -> Vec<Why> {
             let advice = "it is tried again at the server's next start; the server's log has more";
             whole(format!("it is set aside{}", because(&execution.reason)), Some(advice.into()))
         }
+        Status::Held => {
+            let advice = format!("`orbit executions recover {id}` lets it go on; cancel or terminate it otherwise");
+            let mut held = whole(format!("it is held{}", because(&execution.reason)), Some(advice));
+            // What a worker may still be at.
+            let out = execution.waiting.iter().filter(|one| one.reason != "held");
+            held.extend(out.map(of_step));
+            held
+        }
         _ if execution.waiting.is_empty() => {
             whole("no step is open: the server goes on with it by itself".into(), history)
         }
-        _ => {
-            let why = |one: &orbit_sdk::Waiting| Why {
-                about: one.unit().to_owned(),
-                step_id: Some(one.step_id.clone()),
-                unit: one.unit.clone(),
-                reason: one.reason.clone(),
-                message: sentence(one),
-                advice: Some(advice(id, one)),
-            };
-            execution.waiting.iter().map(why).collect()
-        }
+        _ => execution.waiting.iter().map(of_step).collect(),
     }
 }

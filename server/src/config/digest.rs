@@ -23,6 +23,7 @@ impl Options {
             "session_timeout": self.session_timeout.as_millis() as u64,
             "heartbeat_interval": self.heartbeat_interval.as_millis() as u64,
             "check_interval": self.check_interval.as_millis() as u64,
+            "recovery": format!("{:?}", self.recovery),
             "cluster": cluster,
             "limits": [
                 self.max_active_executions, self.max_history_events, self.max_fan_out, self.max_pending_signals,
@@ -54,6 +55,7 @@ mod tests {
         assert_eq!(digest("node_id = 'b'\naddr = '127.0.0.1:1'\nlog_level = 'debug'"), usual);
         assert_ne!(digest("session_timeout = 31"), usual);
         assert_ne!(digest("max_fan_out = 9"), usual);
+        assert_ne!(digest("recovery = 'hold'"), usual);
         assert_ne!(digest("token = 'a'"), usual);
         assert_eq!(digest("token = 'a'"), digest("token = 'b'"));
         let cluster = |more: &str| digest(&format!("cluster = true\ndb = 'postgres://orbit@db/orbit'\n{more}"));

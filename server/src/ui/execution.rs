@@ -265,6 +265,7 @@ fn kind(recorded: &Recorded) -> Html {
         "StepAttemptUncertain"
         | "StaleResultIgnored"
         | "RetryScheduled"
+        | "WorkflowHeld"
         | "CancelRequested"
         | "TerminateRequested"
         | "ChildEndRequested"

@@ -343,6 +343,8 @@ pub fn step_of(event: &Event) -> Option<&UnitKey> {
         | Event::StaleResultIgnored { step, .. } => Some(step),
         Event::WorkflowCreated { .. }
         | Event::WorkflowStarted
+        | Event::WorkflowHeld { .. }
+        | Event::WorkflowRecovered { .. }
         | Event::CancelRequested { .. }
         | Event::LimitReached { .. }
         | Event::ContractViolated { .. }

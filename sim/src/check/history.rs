@@ -61,6 +61,12 @@ pub struct Tracked {
     /// Steps that wait for a signal for as long as it takes.
     awaits: BTreeMap<UnitKey, SignalName>,
     pub(super) parked: bool,
+    /// Attempts that are out: their newest delivery has no result, and is not in doubt.
+    pub(super) out: BTreeMap<UnitKey, Token>,
+    /// It is held, and since which event.
+    pub(super) held: Option<Seq>,
+    /// When it was held and went on again, so far.
+    holds: Vec<(Seq, Option<Seq>)>,
 }
 
 /// A recorded delivery.
@@ -84,6 +90,11 @@ impl Tracked {
     /// The number of its last event.
     pub fn last(&self) -> Seq {
         Seq(self.events.len() as u64)
+    }
+
+    /// Whether it was held after that event.
+    pub fn is_held_at(&self, seq: Seq) -> bool {
+        self.holds.iter().any(|(from, until)| *from <= seq && until.is_none_or(|until| seq < until))
     }
 
     /// Where it ends so far.
@@ -145,6 +156,11 @@ impl HistoryCheck {
     /// What is known of that execution's newest run.
     pub fn get(&self, id: &ExecutionId) -> Option<&Tracked> {
         self.executions.get(id)?.newest()
+    }
+
+    /// The executions that are held.
+    pub fn held(&self) -> impl Iterator<Item = &ExecutionId> {
+        self.all().filter(|(_, tracked)| tracked.held.is_some()).map(|(id, _)| id)
     }
 
     /// All runs of that execution.
@@ -224,6 +240,9 @@ impl HistoryCheck {
             (None, OwnerChange::Keep | OwnerChange::Wake(_)) => {
                 let open = status.is_none_or(|s| !s.is_terminal());
                 ensure!(open, CHECK, "{id} runs, and its summary says {status:?}");
+                let row = committed.store.executions().get(id).map(|row| row.summary.status);
+                let right = if tracked.held.is_some() { Status::Held } else { Status::Running };
+                ensure!(row == Some(right), CHECK, "{id} is {right:?}, and its row says {row:?}");
                 if let OwnerChange::Wake(Wake::At(_) | Wake::Never) = member.owner {
                     tracked.parked = true;
                     marks.hit(Mark::Parked);

@@ -5,6 +5,7 @@
 //! * [`fence`]: one writer per term, and none after a newer one.
 //! * [`lease`]: one holder at a time, by the database's clock, and nothing written after it is given back.
 //! * [`history`]: histories are gapless, end once, and say only what workers said and what the definition allows.
+//! * [`hold`]: what a server that takes over is to hold it holds before anything else, and nothing more.
 //! * `rows`: the rows beside a history say the same of it.
 //! * [`runs`]: the runs of an execution follow each other without a gap, each from what the one before left to it.
 //! * [`course`]: items, handlers, winding down, compensation and the end follow from the definition and the history.
@@ -29,6 +30,7 @@ pub mod delivery;
 pub mod family;
 pub mod fence;
 pub mod history;
+pub mod hold;
 pub mod interpreter;
 pub mod lease;
 pub mod liveness;
@@ -65,6 +67,7 @@ pub struct Checks {
     pub fence: fence::FenceCheck,
     pub lease: lease::LeaseCheck,
     pub history: history::HistoryCheck,
+    pub hold: hold::HoldCheck,
     pub family: family::FamilyCheck,
     pub delivery: delivery::DeliveryCheck,
     pub promise: promise::PromiseCheck,
@@ -133,6 +136,7 @@ impl Checks {
         self.fence.on_commit(committed)?;
         self.lease.on_commit(committed)?;
         self.nodes.on_commit(committed, marks)?;
+        self.hold.on_commit(committed, &self.history, marks)?;
         self.history.on_commit(committed, marks)?;
         self.family.on_commit(committed, marks)?;
         self.signal.on_commit(committed, &self.history, marks)

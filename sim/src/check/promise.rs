@@ -52,6 +52,17 @@ impl PromiseCheck {
                 ensure!(asked, CHECK, "{execution} is said to be terminated, and runs");
                 Ok(())
             }
+            (Request::Recover { execution, .. }, Reply::Recovered(_)) => {
+                // Whoever has taken over since may have held it again.
+                let held = histories.get(execution).is_none_or(|t| t.held.is_some());
+                ensure!(!(held && current), CHECK, "the recovery of {execution} is acknowledged, and it is held");
+                Ok(())
+            }
+            (Request::Recover { execution, .. }, Reply::Error(error)) if error.code == ErrorCode::NotHeld => {
+                let held = histories.get(execution).is_none_or(|t| t.held.is_some());
+                ensure!(!(held && current), CHECK, "{execution} is said not to be held, and it is");
+                Ok(())
+            }
             (Request::Cancel { execution, .. } | Request::Terminate { execution, .. }, Reply::Error(error))
                 if error.code == ErrorCode::ExecutionFinished =>
             {
@@ -152,6 +163,7 @@ fn mark_error(code: ErrorCode, marks: &mut Coverage) {
         ErrorCode::UnknownSession => marks.hit(Mark::SessionUnknown),
         ErrorCode::ResourceExhausted => marks.hit(Mark::StartRefused),
         ErrorCode::InputInvalid => marks.hit(Mark::InputRefused),
+        ErrorCode::NotHeld => marks.hit(Mark::NotHeld),
         _ => {}
     }
 }

@@ -39,7 +39,8 @@ impl ReadCheck {
         match (&*answer.exchange.request, &answer.response.reply) {
             (Request::GetExecution(id) | Request::Wait { execution: id, .. }, Reply::Execution(view))
             | (Request::Cancel { execution: id, .. }, Reply::Cancelled(view))
-            | (Request::Terminate { execution: id, .. }, Reply::Terminated(view)) => {
+            | (Request::Terminate { execution: id, .. }, Reply::Terminated(view))
+            | (Request::Recover { execution: id, .. }, Reply::Recovered(view)) => {
                 ensure!(view.item.execution_id == *id, CHECK, "{} is shown for {id}", view.item.execution_id);
                 self.on_view(view, answer, histories)?;
                 if matches!(&*answer.exchange.request, Request::Wait { .. }) && view.item.status.is_terminal() {
@@ -122,6 +123,9 @@ impl ReadCheck {
             view.input,
             view.item.run
         );
+        let held = tracked.is_held_at(view.last_seq);
+        ensure!((status == Status::Held) == held, CHECK, "{id} is shown as {status:?} at {shown}: held: {held}");
+        ensure!(view.reason.is_some() == held, CHECK, "{id} is shown as held, and with the reason {:?}", view.reason);
         let at_end = tracked.ended.is_some() && shown == tracked.position();
         ensure!(status.is_terminal() == at_end, CHECK, "{id} is shown as {status:?} at {shown}");
         match tracked.terminal() {
@@ -222,6 +226,7 @@ pub fn named(request: &Request) -> Option<&ExecutionId> {
         | Request::GetHistory { execution: id, .. }
         | Request::Cancel { execution: id, .. }
         | Request::Terminate { execution: id, .. }
+        | Request::Recover { execution: id, .. }
         | Request::Signal { execution: id, .. }
         | Request::Update { execution: id, .. }
         | Request::Query { execution: id, .. } => Some(id),

@@ -17,6 +17,8 @@ impl Tracked {
         let rows: BTreeSet<(&UnitKey, u32)> =
             store.tasks().filter(|t| t.row.execution == *id).map(|t| (&t.row.unit, t.row.attempt)).collect();
         let queued: BTreeSet<(&UnitKey, u32)> = match self.ended {
+            // Of what is held nothing can be claimed, nor is any time awaited.
+            None if self.held.is_some() => BTreeSet::new(),
             None => self.queued.iter().map(|(unit, (attempt, _))| (unit, *attempt)).collect(),
             Some(_) => BTreeSet::new(),
         };
@@ -45,6 +47,7 @@ impl Tracked {
             .filter_map(|(unit, (_, since))| self.definition.task_of(unit)?.queue_timeout.map(|limit| *since + limit));
         let whole = self.times_out().filter(|_| !self.course.winds_down());
         let wants = self.waiting.values().copied().chain(timeouts).chain(whole).min();
+        let wants = wants.filter(|_| self.held.is_none());
         let in_time = match (wake, wants) {
             (Wake::Hot, _) | (_, None) => true,
             (Wake::At(at), Some(wants)) => at <= wants,

@@ -2,7 +2,7 @@
 
 use super::tables::{ExecutionRow, Tables};
 use orbit_core::id::{ExecutionId, Run};
-use orbit_core::store::append::{TaskState, Wake};
+use orbit_core::store::append::{Status, TaskState, Wake};
 use orbit_core::store::statement::{
     DefinitionRow, DueRows, FenceRow, HistoryPage, ListSummaries, LoadedExecution, LoadedTask, ReadDue, ReadHistories,
     ReadHistory, SummaryFilter, SummaryRow, Totals,
@@ -39,7 +39,7 @@ pub fn histories(tables: &Tables, statement: &ReadHistories) -> Vec<LoadedExecut
             .tasks
             .values()
             .filter(|t| t.row.execution == *id)
-            .map(|t| LoadedTask { task: t.row.task.clone(), state: t.state })
+            .map(|t| LoadedTask { task: t.row.task.clone(), state: t.state, repeat: t.repeat })
             .collect(),
     };
     statement.executions.iter().map(load).collect()
@@ -69,7 +69,8 @@ pub fn totals(tables: &Tables) -> Totals {
         .filter(|t| t.state == TaskState::Queued)
         .map(|t| (t.row.task_name.clone(), t.row.contract_version.clone()))
         .collect();
-    Totals { active: tables.owners.len() as u64, queued: queued.into_iter().collect() }
+    let held = tables.executions.values().filter(|row| row.summary.status == Status::Held).count();
+    Totals { active: tables.owners.len() as u64, held: held as u64, queued: queued.into_iter().collect() }
 }
 
 pub fn summary(tables: &Tables, id: &ExecutionId) -> Option<SummaryRow> {

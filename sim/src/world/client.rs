@@ -122,6 +122,12 @@ impl World {
             // A repetition may be heard by whoever leads next, which steps down in its turn.
             return Some(dice.pick(&[Request::StepDown { term: None }, Request::ListNodes]).clone());
         }
+        if self.plan.server.holds && !self.healed && dice.chance(Ratio::new(1, 10)) {
+            let held: Vec<ExecutionId> = self.checks.history.held().cloned().collect();
+            let other = held.is_empty() || dice.chance(Ratio::new(1, 8));
+            let execution = if other { id } else { dice.pick(&held).clone() };
+            return Some(Request::Recover { execution, reason: None });
+        }
         if dice.chance(habits.cancel) && !self.healed {
             return Some(Request::Cancel { execution: id, reason: Some("no longer wanted".into()) });
         }
@@ -183,6 +189,9 @@ impl World {
         }
         if let Some(execution) = self.stuck.pop_first() {
             return Some(Request::Cancel { execution, reason: Some("too much waits".into()) });
+        }
+        if let Some(execution) = self.checks.history.held().next().cloned() {
+            return Some(Request::Recover { execution, reason: Some("all is well".into()) });
         }
         let waits = self.checks.history.all().find_map(|(id, tracked)| Some((id.clone(), tracked.waits_for()?)));
         let (execution, (name, update)) = waits?;

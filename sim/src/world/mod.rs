@@ -18,6 +18,7 @@ pub mod server;
 pub mod worker;
 
 use crate::check::family::{Bounds, FamilyCheck};
+use crate::check::hold::HoldCheck;
 use crate::check::interpreter::Limits;
 use crate::check::lease::LeaseCheck;
 use crate::check::{Checked, Checks, Violation, liveness};
@@ -134,7 +135,12 @@ impl World {
             stuck: BTreeSet::new(),
             deployed: BTreeSet::new(),
             book: Book::new(workload::definitions(plan.seed, plan.workflows)),
-            checks: Checks { family: FamilyCheck::new(bounds), lease: LeaseCheck::new(ttl), ..Checks::default() },
+            checks: Checks {
+                family: FamilyCheck::new(bounds),
+                lease: LeaseCheck::new(ttl),
+                hold: HoldCheck::new(plan.server.holds),
+                ..Checks::default()
+            },
             marks: Coverage::default(),
             trace,
             healed: false,

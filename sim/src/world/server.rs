@@ -12,7 +12,7 @@ use crate::fault::{FaultKind, Moment};
 use crate::mutant::Planted;
 use crate::rng::Ratio;
 use crate::schema::SmallSchema;
-use orbit_core::cluster::{Election, OnLostLease, Role, Standby};
+use orbit_core::cluster::{Election, OnLostLease, Recovery, Role, Standby};
 use orbit_core::id::NodeId;
 use orbit_core::node::{Effect, Input, Limits, LogEvent, Node, NodeConfig};
 use orbit_core::store::append::Fence;
@@ -197,6 +197,7 @@ impl World {
                     on_lost_lease: if cluster.exits { OnLostLease::Exit } else { OnLostLease::StepDown },
                 })
             }),
+            recovery: if plan.holds { Recovery::Hold } else { Recovery::Auto },
             session_timeout: ms(plan.session_timeout_ms),
             heartbeat_interval: ms(plan.heartbeat_ms),
             check_interval: ms(plan.check_ms),

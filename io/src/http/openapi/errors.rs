@@ -86,6 +86,7 @@ fn message(code: ErrorCode) -> &'static str {
         ErrorCode::InputInvalid => "the input does not match the workflow's schema",
         ErrorCode::PayloadTooLarge => "the body is larger than --body-limit, or a payload than --max-payload-bytes",
         ErrorCode::ResourceExhausted => "a limit is reached; the message names it",
+        ErrorCode::NotHeld => "the execution is not held",
         ErrorCode::NotLeader => "this server does not serve writes; another one leads",
         ErrorCode::NotInCluster => "this server is alone on its database",
         ErrorCode::NotReady => "the server is starting, recovering or stopping",

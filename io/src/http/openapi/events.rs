@@ -76,6 +76,13 @@ const KINDS: &[Kind] = &[
     ),
     ("ContinueSuggested", "The history is half as long as it may be: it is time to continue as new.", &["max"]),
     ("StaleResultIgnored", "A result that nothing waits for any more.", &["step", "token", "outcome"]),
+    (
+        "WorkflowHeld",
+        "A server that took over found attempts out, and was told to hold such executions: nothing goes on until somebody \
+         recovers it, or asks for its end. The next deliveries of the units in `repeats` say that they are repeats.",
+        &["reason", "repeats"],
+    ),
+    ("WorkflowRecovered", "Somebody let it go on.", &["reason?"]),
     ("CancelRequested", "Somebody asked for the end.", &["reason?"]),
     (
         "LimitReached",
@@ -112,7 +119,7 @@ fn field(name: &str) -> Value {
         "items" => said(json!({"type": "array", "items": any()}), "The list."),
         "received" => said(count(), "The number of the event that received it."),
         "handler" => said(text(), "`on_failure`, `on_cancel`, `on_timeout` or `on_event:<signal>@<number>`."),
-        "steps" => json!({"type": "array", "items": text()}),
+        "steps" | "repeats" => json!({"type": "array", "items": text()}),
         "compensation" => one_of_texts(&["completed", "failed"]),
         "unconsumed" => said(
             json!({"type": "array", "items": unconsumed()}),

@@ -106,6 +106,10 @@ pub fn cancel() -> Value {
     json!({"reason": "the guest has left"})
 }
 
+pub fn recover() -> Value {
+    json!({"reason": "the worker's host is back"})
+}
+
 pub fn terminated() -> Value {
     let mut execution = execution_item("terminated", 1_795_976_236_492);
     execution["input"] = json!({"name": "Ada"});
@@ -224,7 +228,7 @@ pub fn stepped_down() -> Value {
 pub fn health() -> Value {
     json!({
         "status": "ok", "api_version": "orbit-api/1", "runtime_version": "0.1.0", "ir_versions": ["orbit-def/1"],
-        "active_executions": 12, "worker_sessions": 2, "role": "single", "node_id": null, "term": 1, "leader": null,
+        "active_executions": 12, "held_executions": 0, "worker_sessions": 2, "role": "single", "node_id": null, "term": 1, "leader": null,
     })
 }
 

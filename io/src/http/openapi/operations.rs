@@ -98,6 +98,7 @@ pub fn describe(resource: &Resource, verb: Verb) -> Option<Operation> {
         (
             Resource::Cancel(_)
             | Resource::Terminate(_)
+            | Resource::Recover(_)
             | Resource::Signal { .. }
             | Resource::Update { .. }
             | Resource::Query { .. },
@@ -280,6 +281,17 @@ fn ask(resource: &Resource) -> Operation {
             body: Some(may_be_empty("CancelRequest", examples::cancel())),
             answers: vec![ok("The execution as it ended.", "Execution", examples::terminated())],
             errors: &[ErrorCode::UnknownExecution, ErrorCode::ExecutionFinished],
+            ..Operation::default()
+        },
+        Resource::Recover(_) => Operation {
+            id: "recoverExecution",
+            tag,
+            summary: "Let an execution go on that is held",
+            description: "A server that was started with `--recovery hold` holds what had an attempt out when it took \
+                          over. What is delivered again then says so (`redelivery`).",
+            body: Some(may_be_empty("CancelRequest", examples::recover())),
+            answers: vec![ok("The execution as it goes on.", "Execution", examples::running())],
+            errors: &[ErrorCode::UnknownExecution, ErrorCode::NotHeld, ErrorCode::ExecutionFinished],
             ..Operation::default()
         },
         Resource::Signal { .. } => Operation {

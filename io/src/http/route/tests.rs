@@ -76,6 +76,7 @@ fn each_path_leads_to_its_resource() {
         ("/v1/executions/order-1/wait", Resource::Wait(id())),
         ("/v1/executions/order-1/cancel", Resource::Cancel(id())),
         ("/v1/executions/order-1/terminate", Resource::Terminate(id())),
+        ("/v1/executions/order-1/recover", Resource::Recover(id())),
         ("/v1/executions/order-1/signals/paid%20now", Resource::Signal { execution: id(), name: "paid now".into() }),
         ("/v1/executions/order-1/updates/raise", Resource::Update { execution: id(), name: "raise".into() }),
         ("/v1/executions/order-1/queries/state", Resource::Query { execution: id(), name: "state".into() }),
@@ -444,7 +445,7 @@ fn parameters_are_refused_where_they_are_wrong() {
     assert!(
         error
             .message
-            .ends_with("the statuses are running, quarantined, completed, failed, cancelled, timed_out, terminated"),
+            .ends_with("the statuses are running, held, quarantined, completed, failed, cancelled, timed_out, terminated"),
         "{error:?}"
     );
 }

@@ -23,8 +23,8 @@ UNION ALL
 SELECT c.i, 1, e.seq, NULL, NULL, NULL, NULL, NULL, e.payload FROM current c CROSS JOIN LATERAL
     (SELECT seq, payload FROM execution_events x WHERE x.execution_id = c.id AND x.run = c.run) e
 UNION ALL
-SELECT a.i, 2, 0, t.task_id, NULL, NULL, NULL, t.token, NULL FROM asked a CROSS JOIN LATERAL
-    (SELECT task_id, token FROM orbit_tasks x WHERE x.execution_id = a.id) t
+SELECT a.i, 2, 0, t.task_id, t.repeat::int, NULL, NULL, t.token, NULL FROM asked a CROSS JOIN LATERAL
+    (SELECT task_id, token, repeat FROM orbit_tasks x WHERE x.execution_id = a.id) t
 ORDER BY 1, 2, 3, 4";
 
 /// Whole executions, one for each id, in the order asked for.
@@ -43,7 +43,11 @@ pub fn histories(link: &mut Link, read: &ReadHistories) -> Result<Vec<LoadedExec
         match get::<i32>(&row, 1)? {
             0 => of.owner = Some(owner(&row)?),
             1 => of.events.push(get(&row, 8)?),
-            _ => of.tasks.push(LoadedTask { task: column::text(&row, 3)?, state: column::task_state(&row, 7)? }),
+            _ => of.tasks.push(LoadedTask {
+                task: column::text(&row, 3)?,
+                state: column::task_state(&row, 7)?,
+                repeat: get::<i64>(&row, 4)? != 0,
+            }),
         }
     }
     Ok(loaded)
@@ -123,6 +127,8 @@ pub fn due(link: &mut Link, read: &ReadDue) -> Result<DueRows, Trouble> {
 pub fn totals(link: &mut Link) -> Result<Totals, Trouble> {
     let active = link.query_opt("SELECT count(*) FROM orbit_owners", &[])?;
     let active = active.map_or(Ok(0), |row| column::number(&row, 0))?;
+    let held = link.query_opt("SELECT count(*) FROM workflow_executions WHERE status = 'held'", &[])?;
+    let held = held.map_or(Ok(0), |row| column::number(&row, 0))?;
     let rows = link.query(
         "SELECT DISTINCT task_name, contract_version FROM orbit_tasks WHERE state = 'queued'
          ORDER BY task_name, contract_version",
@@ -132,5 +138,5 @@ pub fn totals(link: &mut Link) -> Result<Totals, Trouble> {
         .iter()
         .map(|row| Ok((column::text(row, 0)?, column::text(row, 1)?)))
         .collect::<Result<Vec<_>, Trouble>>()?;
-    Ok(Totals { active, queued })
+    Ok(Totals { active, held, queued })
 }

@@ -69,7 +69,7 @@ pub fn histories(connection: &Connection, read: &ReadHistories) -> Result<Vec<Lo
         };
         let tasks = all_tasks
             .query_map([execution.as_str()], |row| {
-                Ok(LoadedTask { task: column::text(row, 0)?, state: task_state(row, 1, 2)? })
+                Ok(LoadedTask { task: column::text(row, 0)?, state: task_state(row, 1, 2)?, repeat: false })
             })?
             .collect::<Result<Vec<_>>>()?;
         loaded.push(LoadedExecution { execution: execution.clone(), owner, events, tasks });
@@ -131,6 +131,8 @@ pub fn due(connection: &Connection, read: &ReadDue) -> Result<DueRows> {
 /// What a server that starts needs to know of the whole.
 pub fn totals(connection: &Connection) -> Result<Totals> {
     let active = connection.query_row("SELECT count(*) FROM orbit_owners", [], |row| column::number(row, 0))?;
+    let held = "SELECT count(*) FROM workflow_executions WHERE status = 'held'";
+    let held = connection.query_row(held, [], |row| column::number(row, 0))?;
     let mut statement = connection.prepare_cached(
         "SELECT DISTINCT task_name, contract_version FROM orbit_tasks WHERE state = 'queued'
          ORDER BY task_name, contract_version",
@@ -138,7 +140,7 @@ pub fn totals(connection: &Connection) -> Result<Totals> {
     let queued = statement
         .query_map([], |row| Ok((column::text(row, 0)?, column::text(row, 1)?)))?
         .collect::<Result<Vec<_>>>()?;
-    Ok(Totals { active, queued })
+    Ok(Totals { active, held, queued })
 }
 
 /// The group that wrote an event, where there is such an event.

@@ -201,6 +201,10 @@ class Client:
         """Ends an execution at once: nothing is undone, and no handler runs."""
         return self._end(execution_id, "terminate", reason)
 
+    def recover(self, execution_id: str, reason: str | None = None) -> Execution:
+        """Lets an execution go on that was held when a server took over."""
+        return self._end(execution_id, "recover", reason)
+
     def workers(self) -> Sequence[WorkerInfo]:
         """The workers that registered, now or earlier."""
         return self._get("/v1/workers").read(_workers)

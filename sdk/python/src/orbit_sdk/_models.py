@@ -84,7 +84,7 @@ class ExecutionSummary:
     execution_id: str
     workflow: str
     version: str
-    #: `running`, `quarantined`, `completed`, `failed`, `cancelled`, `timed_out` or `terminated`.
+    #: `running`, `held`, `quarantined`, `completed`, `failed`, `cancelled`, `timed_out` or `terminated`.
     status: str
     created_at_ms: int
     updated_at_ms: int
@@ -167,7 +167,7 @@ class Execution(ExecutionSummary):
     output: Any = None
     #: Once failed.
     error: Failure | None = None
-    #: Why it is quarantined.
+    #: Why it is held, or quarantined.
     reason: str | None = None
     #: Why it was cancelled or terminated, where a reason was given.
     cancel_reason: str | None = None

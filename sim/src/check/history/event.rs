@@ -35,6 +35,9 @@ impl Tracked {
             course: Course::default(),
             awaits: BTreeMap::new(),
             parked: false,
+            out: BTreeMap::new(),
+            held: None,
+            holds: Vec::new(),
         }
     }
 
@@ -61,6 +64,12 @@ impl Tracked {
     }
 
     fn on_kind(&mut self, at: &str, recorded: &Recorded, committed: &Committed<'_>, marks: &mut Coverage) -> Checked {
+        ensure!(
+            self.held.is_none() || comes_from_outside(&recorded.event),
+            CHECK,
+            "{at}: {:?} happens, and it is held",
+            recorded.event
+        );
         match &recorded.event {
             Event::WorkflowCreated { .. } | Event::WorkflowStarted => {}
             Event::LimitReached { limit, step, .. } => {
@@ -138,12 +147,14 @@ impl Tracked {
                     None => {}
                 }
                 self.queued.remove(step);
+                self.out.remove(step);
                 let evaluated = error.code == codes::EXPRESSION_ERROR || error.code == codes::LIMIT_EXCEEDED;
                 ensure!(open || evaluated, CHECK, "{at}: attempt {attempt} of {step} was not under way");
             }
             Event::StepAttemptUncertain { step, attempt, token, .. } => {
                 self.knows(at, token, step, *attempt)?;
                 self.uncertain.insert(token.clone());
+                self.out.remove(step);
                 marks.hit(Mark::Uncertain);
             }
             Event::RetryScheduled { step, next_attempt, fire_at_ms, .. } => {
@@ -185,10 +196,20 @@ impl Tracked {
             Event::CancelRequested { .. } => {
                 ensure!(!self.cancelled, CHECK, "{at}: cancelled twice");
                 self.cancelled = true;
+                if self.goes_on_again(recorded.seq) {
+                    marks.hit(Mark::EndedWhileHeld);
+                }
                 if self.dispatched.iter().any(|(t, d)| !self.results.contains_key(t) && !self.settled.contains(&d.unit))
                 {
                     marks.hit(Mark::CancelInFlight);
                 }
+            }
+            Event::WorkflowHeld { repeats, .. } => self.on_hold(at, recorded.seq, repeats)?,
+            Event::WorkflowRecovered { .. } => {
+                ensure!(self.goes_on_again(recorded.seq), CHECK, "{at}: it goes on, and was not held");
+                // What waited for a worker has waited in vain: its time in the queue begins now.
+                self.queued.values_mut().for_each(|(_, since)| *since = recorded.at_ms);
+                marks.hit(Mark::Recovered);
             }
             Event::WorkflowCompleted { output, .. } => {
                 if let Some(Err(wrong)) = self.definition.output_schema.as_ref().map(|s| schema::matches(s, output)) {
@@ -215,7 +236,12 @@ impl Tracked {
             }
             Event::WorkflowTimedOut { .. } => self.ended = Some(Status::TimedOut),
             Event::WorkflowTerminated { .. } => self.ended = Some(Status::Terminated),
-            Event::TerminateRequested { .. } => self.cancelled = true,
+            Event::TerminateRequested { .. } => {
+                self.cancelled = true;
+                if self.goes_on_again(recorded.seq) {
+                    marks.hit(Mark::EndedWhileHeld);
+                }
+            }
             Event::StepFanOut { step, .. } => self.may_begin(at, step)?,
             Event::ChildScheduled { step, .. } => {
                 self.may_begin(at, step)?;
@@ -288,6 +314,28 @@ impl Tracked {
         Ok(())
     }
 
+    /// What is out when it is held is delivered again as a repeat, and so may be something that waits.
+    fn on_hold(&mut self, at: &str, seq: Seq, repeats: &[UnitKey]) -> Checked {
+        ensure!(self.held.is_none(), CHECK, "{at}: it is held a second time");
+        ensure!(!self.out.is_empty(), CHECK, "{at}: it is held, and nothing is out");
+        let told: BTreeSet<&UnitKey> = repeats.iter().collect();
+        let forgotten = self.out.keys().find(|unit| !told.contains(unit));
+        ensure!(forgotten.is_none(), CHECK, "{at}: {forgotten:?} is out, and is not said to be a repeat");
+        let other = told.iter().find(|unit| !self.out.contains_key(**unit) && !self.queued.contains_key(**unit));
+        ensure!(other.is_none(), CHECK, "{at}: {other:?} is said to be a repeat, and neither is out nor waits");
+        self.held = Some(seq);
+        self.holds.push((seq, None));
+        Ok(())
+    }
+
+    /// A hold ends; whether there was one.
+    fn goes_on_again(&mut self, seq: Seq) -> bool {
+        if let Some((_, until)) = self.holds.last_mut() {
+            until.get_or_insert(seq);
+        }
+        self.held.take().is_some()
+    }
+
     /// When it has run for as long as it may.
     pub(in crate::check) fn times_out(&self) -> Option<ClusterMs> {
         Some(self.events.first()?.at_ms + self.definition.timeout?)
@@ -325,6 +373,7 @@ impl Tracked {
         self.queued.remove(unit);
         self.waiting.remove(unit);
         self.awaits.remove(unit);
+        self.out.remove(unit);
         Ok(())
     }
 
@@ -347,6 +396,7 @@ impl Tracked {
         ensure!(!self.settled.contains(unit), CHECK, "{at}: {unit} is handed out after its end");
         let dispatched = Dispatched { unit: unit.clone(), attempt, session, seq };
         self.queued.remove(unit);
+        self.out.insert(unit.clone(), token.clone());
         let before = self.dispatched.insert(token.clone(), dispatched);
         ensure!(before.is_none(), CHECK, "{at}: {token} is handed out twice");
         Ok(())
@@ -363,9 +413,29 @@ impl Tracked {
         ensure!(known, CHECK, "{at}: {token} was never handed out for {unit}");
         let first = self.results.insert(token.clone(), seq).is_none();
         ensure!(first, CHECK, "{at}: {token} has two results");
+        if self.held.is_some() {
+            marks.hit(Mark::ResultWhileHeld);
+        }
         if self.uncertain.contains(token) {
             marks.hit(Mark::LateResultAccepted);
         }
         Ok(())
+    }
+}
+
+/// Whether an execution that is held takes it in: what others did, and nothing that a server did by itself.
+fn comes_from_outside(event: &Event) -> bool {
+    match event {
+        Event::StepSucceeded { token, .. } | Event::StepAttemptFailed { token, .. } => token.is_some(),
+        Event::StepAttemptUncertain { .. }
+        | Event::StaleResultIgnored { .. }
+        | Event::SignalReceived { .. }
+        | Event::UpdateAccepted { .. }
+        | Event::ChildCompleted { .. }
+        | Event::ChildFailed { .. }
+        | Event::WorkflowRecovered { .. }
+        | Event::CancelRequested { .. }
+        | Event::TerminateRequested { .. } => true,
+        _ => false,
     }
 }

@@ -2,12 +2,24 @@
 
 use super::{Cause, Ended, Interpreter, Unit};
 use orbit_core::execution::event::{Event, Json, Recorded};
+use std::collections::BTreeSet;
 
 impl Interpreter<'_> {
     pub(super) fn run(&mut self, events: &[Recorded]) -> Result<Option<Ended>, String> {
         // What time did in one moment it did at once.
         let mut together = false;
+        // What time did while it was held: done when it goes on, before anything else.
+        let mut done = BTreeSet::new();
         for (index, recorded) in events.iter().enumerate() {
+            if done.remove(&index) {
+                continue;
+            }
+            if let Event::WorkflowRecovered { .. } = recorded.event {
+                self.held = false;
+                if !self.catches_up(index, events, &mut done)? {
+                    continue;
+                }
+            }
             if self.time_passes(&recorded.event)? {
                 together = true;
                 continue;
@@ -23,6 +35,27 @@ impl Interpreter<'_> {
             self.settle(&[]);
         }
         Ok(self.ended.clone())
+    }
+
+    /// It goes on after a hold: what is overdue comes first. Whether anything else goes on before the next event.
+    fn catches_up(&mut self, index: usize, events: &[Recorded], done: &mut BTreeSet<usize>) -> Result<bool, String> {
+        let now = events[index].at_ms;
+        let then = events.iter().enumerate().skip(index + 1);
+        let same: Vec<_> = then.take_while(|(_, e)| e.at_ms == now && !e.event.is_external()).collect();
+        if let Some((_, Recorded { event: Event::WorkflowTimeoutReached, .. })) = same.first() {
+            return Ok(false);
+        }
+        for (later, recorded) in same {
+            let overdue = match &recorded.event {
+                Event::TimerFired { step } => matches!(self.units.get(step), Some(Unit::Sleeping)),
+                Event::StepAttemptFailed { step, token: None, .. } => matches!(self.units.get(step), Some(Unit::Task)),
+                _ => false,
+            };
+            if overdue && self.time_passes(&recorded.event)? {
+                done.insert(later);
+            }
+        }
+        Ok(true)
     }
 
     /// Something whose time has come; whether it is that.
@@ -85,9 +118,20 @@ impl Interpreter<'_> {
                 }
                 self.receive(update, recorded.seq, payload);
             }
-            Event::CancelRequested { .. } => self.winds(Cause::Cancelled),
+            Event::WorkflowHeld { .. } => {
+                self.held = true;
+                return Ok(false);
+            }
+            Event::WorkflowRecovered { .. } => {}
+            Event::CancelRequested { .. } => {
+                self.held = false;
+                self.winds(Cause::Cancelled);
+            }
             Event::WorkflowTimeoutReached => self.winds(Cause::TimedOut),
-            Event::TerminateRequested { .. } => self.cause = Some(Cause::Terminated),
+            Event::TerminateRequested { .. } => {
+                self.held = false;
+                self.cause = Some(Cause::Terminated);
+            }
             // Of the length of a history it knows nothing.
             Event::LimitReached { limit, error, .. } if limit == "max_history_events" => {
                 self.winds(Cause::Failed(error.clone()));

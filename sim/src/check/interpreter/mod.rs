@@ -166,6 +166,8 @@ struct Interpreter<'a> {
     given: BTreeMap<UnitKey, Json>,
     /// It has begun.
     started: bool,
+    /// It is held: nothing goes on.
+    held: bool,
     /// It was told to continue as new soon.
     suggested: bool,
     cause: Option<Cause>,
@@ -198,6 +200,7 @@ impl<'a> Interpreter<'a> {
             succeeded: Vec::new(),
             given: BTreeMap::new(),
             started: false,
+            held: false,
             suggested: false,
             cause: None,
             children: BTreeSet::new(),
@@ -224,7 +227,7 @@ impl<'a> Interpreter<'a> {
                 }
             }
         }
-        while !self.is_over() && self.round() {}
+        while !self.held && !self.is_over() && self.round() {}
     }
 
     /// Whether anything went on.

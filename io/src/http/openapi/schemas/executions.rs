@@ -57,7 +57,7 @@ pub(super) fn all() -> Schemas {
                 .maybe("output", said(any(), "Once completed."))
                 .maybe("error", said(named("TaskError"), "Once failed."))
                 .with("last_seq", said(count(), "The number of the last event; 0 where none can be read."))
-                .maybe("reason", said(text(), "Why it is quarantined."))
+                .maybe("reason", said(text(), "Why it is held, or quarantined."))
                 .maybe("cancel_reason", said(text(), "Why it was cancelled, where a reason was given."))
                 .maybe(
                     "waiting",
@@ -136,7 +136,7 @@ fn message(what: &str, key: &str) -> Value {
 
 /// Fields stand where they mean something: those of an attempt with the first four reasons.
 fn waiting() -> Value {
-    let reasons = ["no_worker", "queued", "running", "retry", "sleep", "signal", "update", "items", "child", "server"];
+    let reasons = ["no_worker", "queued", "running", "retry", "sleep", "signal", "update", "items", "child", "held", "server"];
     Object::answer("A step that has begun and not ended, and what it waits for.")
         .with("step_id", text())
         .maybe(
@@ -158,7 +158,7 @@ fn waiting() -> Value {
                  do, and none has taken it so far. `running`: a worker has it. `retry`: an attempt failed, and the \
                  next one waits for its time. `sleep`: a timer runs. `signal`: no signal of that name has come. `update`: no \
                  update of that name has been taken. `items`: items of the list are under way. `child`: another \
-                 execution runs as a child of this one. `server`: the server goes on by itself.",
+                 execution runs as a child of this one. `held`: the execution is held. `server`: the server goes on by itself.",
             ),
         )
         .maybe("task_name", text())

@@ -470,6 +470,7 @@ fn server() -> Schemas {
                 .with("runtime_version", text())
                 .with("ir_versions", said(list(text()), "The formats of definitions that it reads."))
                 .with("active_executions", count())
+                .with("held_executions", said(count(), "Of those, the ones that wait to be recovered."))
                 .with("worker_sessions", count())
                 .build(),
         ),
