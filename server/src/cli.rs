@@ -268,6 +268,8 @@ pub enum ExecutionsCommand {
     Terminate(CancelArgs),
     /// Let executions go on that were held when a server took over (`--recovery hold`).
     Recover(RecoverArgs),
+    /// Try executions again that are quarantined, since loading or applying them failed.
+    Release(ReleaseArgs),
 }
 
 /// `orbit executions list`
@@ -412,15 +414,33 @@ pub struct CancelArgs {
     pub output: Output,
 }
 
+/// Executions, by name or all that it is about.
+#[derive(Debug, Args)]
+pub struct Which {
+    /// The ids of the executions.
+    #[arg(value_name = "ID", required_unless_present = "all", conflicts_with = "all")]
+    pub ids: Vec<String>,
+    /// All that stand still so.
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// `orbit executions release`
+#[derive(Debug, Args)]
+pub struct ReleaseArgs {
+    #[command(flatten)]
+    pub which: Which,
+    #[command(flatten)]
+    pub remote: Remote,
+    #[command(flatten)]
+    pub output: Output,
+}
+
 /// `orbit executions recover`
 #[derive(Debug, Args)]
 pub struct RecoverArgs {
-    /// The ids of executions that are held.
-    #[arg(value_name = "ID", required_unless_present = "all", conflicts_with = "all")]
-    pub ids: Vec<String>,
-    /// All that are held.
-    #[arg(long)]
-    pub all: bool,
+    #[command(flatten)]
+    pub which: Which,
     /// Why; stands in the history.
     #[arg(long)]
     pub reason: Option<String>,

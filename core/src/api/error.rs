@@ -57,6 +57,10 @@ codes! {
     ExecutionIdConflict = "EXECUTION_ID_CONFLICT", 409, false, "choose another execution_id, or repeat the first request unchanged";
     /// The execution has ended.
     ExecutionFinished = "EXECUTION_FINISHED", 409, false, "nothing can be changed after the end";
+    /// The execution is set aside: loading or applying it failed.
+    Quarantined = "QUARANTINED", 409, false, "mend what the message names, then `orbit executions release`";
+    /// The execution is not quarantined.
+    NotQuarantined = "NOT_QUARANTINED", 409, false, "only what is `quarantined` is released; the message says what it is";
     /// The execution is not held.
     NotHeld = "NOT_HELD", 409, false, "only what is `held` is recovered; `orbit executions list --status held` shows what is";
     /// The workflow declares no such signal.

@@ -37,6 +37,8 @@ pub enum Request {
     Cancel { execution: ExecutionId, reason: Option<String> },
     /// POST `/v1/executions/{id}/terminate`
     Terminate { execution: ExecutionId, reason: Option<String> },
+    /// POST `/v1/executions/{id}/release`: what is quarantined is tried again.
+    Release { execution: ExecutionId },
     /// POST `/v1/executions/{id}/recover`: what is held goes on.
     Recover { execution: ExecutionId, reason: Option<String> },
     /// POST `/v1/executions/{id}/signals/{name}`

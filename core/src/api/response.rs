@@ -60,6 +60,7 @@ pub enum Reply {
     Cancelled(ExecutionView),
     Terminated(ExecutionView),
     Recovered(ExecutionView),
+    Released(ExecutionView),
     Signalled(Signalled),
     Updated(Updated),
     Queried(Queried),

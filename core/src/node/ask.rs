@@ -22,6 +22,8 @@ pub(crate) enum Ask {
     Cancel { reason: Option<String> },
     Terminate { reason: Option<String> },
     Recover { reason: Option<String> },
+    /// It is tried again; `aside`: it was set aside when somebody asked for that.
+    Release { aside: bool },
     Signal(Message),
     Update(Message),
     Query(QueryName),
@@ -35,7 +37,7 @@ impl Ask {
                 reason.as_ref().map_or(0, String::len) as u64
             }
             Ask::Signal(message) | Ask::Update(message) => message.memory(),
-            Ask::Query(_) => 0,
+            Ask::Query(_) | Ask::Release { .. } => 0,
         }
     }
 }
@@ -114,6 +116,7 @@ impl<M: Mutants> Node<M> {
             Ask::Terminate { reason } => {
                 return self.take_end(draft, Command::Terminate { reason }, Status::Terminated, Reply::Terminated, now);
             }
+            Ask::Release { aside } => return self.take_release(draft, aside),
             Ask::Recover { reason } => return self.take_recover(draft, reason, now),
             Ask::Signal(message) => self.take_message(Kind::Signal, draft, message, now),
             Ask::Update(message) => self.take_message(Kind::Update, draft, message, now),

@@ -4,13 +4,15 @@ use crate::api::response::WorkflowItem;
 use crate::definition::Definition;
 use crate::id::{Version, WorkflowName};
 use crate::time::ClusterMs;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Every deployed version of every workflow.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
     workflows: BTreeMap<WorkflowName, Workflow>,
+    /// Those that are stored, and that this version cannot read.
+    unreadable: BTreeSet<(WorkflowName, Version)>,
 }
 
 #[derive(Debug)]
@@ -39,6 +41,11 @@ impl Catalog {
             workflow.latest = version.clone();
             workflow.versions.insert(version, Deployed { definition, created_at });
         }
+    }
+
+    /// A stored one cannot be read; whether that is news.
+    pub fn is_new_unreadable(&mut self, name: &WorkflowName, version: &Version) -> bool {
+        self.unreadable.insert((name.clone(), version.clone()))
     }
 
     /// A version, or the newest.

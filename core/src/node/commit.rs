@@ -155,7 +155,7 @@ impl<M: Mutants> Node<M> {
         self.tell(&mut draft);
         self.tell_family(execution, &draft);
         if let Some(slot) = self.slots.get_mut(execution).filter(|slot| slot.resident().is_some()) {
-            slot.recovers = false;
+            (slot.recovers, slot.released) = (false, false);
         }
         self.settle_down(execution, draft.leaves);
     }
@@ -211,7 +211,8 @@ impl<M: Mutants> Node<M> {
                 GroupOutcome::Rejected(Rejection::Refused { message }) => {
                     self.log(LogEvent::StoreFailed { call: "append".into(), message: message.clone(), unsaid: 0 });
                     // Told to those who asked, if any did. What it decided by itself, it would decide again.
-                    let asked = flight.works().any(|work| work.request().is_some());
+                    let asks = |work: &Work| work.request().is_some() && !work.releases();
+                    let asked = flight.works().any(asks);
                     let execution = flight.execution().clone();
                     self.not_written(flight, &message);
                     if !asked {
@@ -260,7 +261,7 @@ impl<M: Mutants> Node<M> {
         }
         let is_held = resident.state.held.is_some();
         let slot = self.slots.get_mut(&execution).expect("an execution in flight stays in memory");
-        slot.recovers = false;
+        (slot.recovers, slot.released) = (false, false);
         match (slot.resident().is_some_and(|before| before.state.held.is_some()), is_held) {
             (false, true) => self.held += 1,
             (true, false) => self.held = self.held.saturating_sub(1),
@@ -410,8 +411,8 @@ impl<M: Mutants> Node<M> {
 
     /// An execution that cannot go on is set aside, so that the others can.
     fn quarantine(&mut self, execution: &ExecutionId, reason: String) {
-        self.log(LogEvent::Quarantined { execution_id: execution.clone(), reason: reason.clone() });
-        self.slots.get_mut(execution).expect("an execution in flight stays in memory").body = Body::Broken(reason);
+        let broken = self.set_aside(execution, reason);
+        self.slots.get_mut(execution).expect("an execution in flight stays in memory").body = broken;
     }
 
     /// Nothing of a group was written, and those who asked are told so; what nobody asked for is tried again.

@@ -2,6 +2,7 @@
 //!
 //! A draft is made from committed state and changes none of it: memory changes only after `Done` (design, section 3).
 
+use super::quarantine::quarantined;
 use super::rows::{change_tasks, contract_of, wake_of};
 use super::rules::Rules;
 use super::slot::{Body, Resident, Slot, Work, task_id};
@@ -34,7 +35,7 @@ pub(crate) struct Draft {
     pub events: Vec<Recorded>,
     pub tasks: Vec<TaskChange>,
     /// Claimed rows that go back to the queue.
-    requeue: BTreeSet<TaskId>,
+    pub requeue: BTreeSet<TaskId>,
     /// Whether it starts the execution.
     pub created: bool,
     /// Answers to send once it is written.
@@ -238,6 +239,7 @@ impl<M: Mutants> Node<M> {
             resident.state.phase == Phase::Created && resident.state.identity.run > Run(1) && !slot.queue.is_empty()
         });
         self.hold(slot, &mut draft, now);
+        self.give_claims_back(slot, &mut draft);
         if draft.resident.is_some() && !follows {
             self.bound_history(&mut draft, now);
             draft.decide(now, &rules);
@@ -277,7 +279,7 @@ impl<M: Mutants> Node<M> {
 
     fn take_in(&mut self, execution: &ExecutionId, draft: &mut Draft, body: &Body, work: Work, now: ClusterMs) {
         if let Body::Broken(reason) = body {
-            return refuse_broken(draft, work, reason);
+            return refuse_broken(execution, draft, work, reason);
         }
         match work {
             Work::Start { request, start, definition, misfit } => {
@@ -542,11 +544,8 @@ impl<M: Mutants> Node<M> {
 }
 
 /// An execution whose history cannot be loaded takes nothing in.
-fn refuse_broken(draft: &mut Draft, work: Work, reason: &str) {
-    let error = || {
-        let message = format!("the execution is quarantined: {reason}");
-        ApiError::new(ErrorCode::Internal, message)
-    };
+fn refuse_broken(execution: &ExecutionId, draft: &mut Draft, work: Work, reason: &str) {
+    let error = || quarantined(execution, reason);
     match work {
         Work::Start { request, .. } | Work::Ask { request, .. } => draft.answers.push((request, error().into())),
         Work::Result { request, index, token, .. } => {

@@ -321,6 +321,8 @@ impl<M: Mutants> Node<M> {
         for row in rows {
             match Definition::from_document(&row.document) {
                 Ok(definition) => self.catalog.insert(Arc::new(definition), row.created_at_ms),
+                // They may be read again and again; it is said once.
+                Err(_) if !self.catalog.is_new_unreadable(&row.name, &row.version) => {}
                 Err(problems) => self.log(LogEvent::DefinitionUnreadable {
                     workflow: row.name,
                     version: row.version,

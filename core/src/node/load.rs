@@ -122,8 +122,10 @@ impl<M: Mutants> Node<M> {
         match outcome {
             Ok(Verdict::Load(loaded)) => {
                 assert_eq!(executions.len(), loaded.len(), "a load gives one answer for each execution");
-                for loaded in loaded {
-                    self.loaded(loaded);
+                let (undefined, known): (Vec<_>, Vec<_>) = loaded.into_iter().partition(|one| self.is_undefined(one));
+                known.into_iter().for_each(|loaded| self.loaded(loaded));
+                if !undefined.is_empty() {
+                    self.look_for_definitions(undefined);
                 }
                 self.serve_when_recovered();
             }
@@ -171,7 +173,7 @@ impl<M: Mutants> Node<M> {
     }
 
     /// Those who asked are told; what nobody asked for is tried again.
-    fn not_loaded(&mut self, executions: Vec<ExecutionId>, failure: &Failure) {
+    pub(super) fn not_loaded(&mut self, executions: Vec<ExecutionId>, failure: &Failure) {
         self.pause_after_failure();
         let recovering = matches!(self.phase, Phase::Recovering { .. });
         for execution in executions {
@@ -201,7 +203,7 @@ impl<M: Mutants> Node<M> {
         }
     }
 
-    fn loaded(&mut self, loaded: LoadedExecution) {
+    pub(super) fn loaded(&mut self, loaded: LoadedExecution) {
         let execution = loaded.execution.clone();
         if !self.slots.get(&execution).is_some_and(|slot| matches!(slot.body, Body::Loading)) {
             return;
@@ -221,10 +223,7 @@ impl<M: Mutants> Node<M> {
     fn loads_as(&mut self, execution: ExecutionId, body: Result<Body, String>) {
         let body = match body {
             Ok(body) => body,
-            Err(reason) => {
-                self.log(LogEvent::Quarantined { execution_id: execution.clone(), reason: reason.clone() });
-                Body::Broken(reason)
-            }
+            Err(reason) => self.set_aside(&execution, reason),
         };
         match &body {
             Body::Resident(resident) => self.queue.loaded(&execution, Some(resident)),

@@ -10,6 +10,7 @@
 //!   `probe`: how the server is.
 //! * `ask`: what clients ask of a running execution: cancel, terminate, signals, updates, queries.
 //! * `hold`: what a server that takes over does not go on with by itself.
+//! * `quarantine`: executions that are set aside, and tried again.
 //! * `slot`, `load`: executions in memory, how they come in and how they leave.
 //! * `family`: parents and children, which begin and end together.
 //! * `draft`: what one execution wants written next, by the `rules` of what may be, with its `rows`; `commit`: the batch, and what follows from its outcome.
@@ -41,6 +42,7 @@ pub mod log;
 mod membership;
 mod probe;
 mod promotion;
+mod quarantine;
 mod queue;
 mod read;
 mod registry;
@@ -70,6 +72,7 @@ use crate::store::append::Fence;
 use crate::store::calls::{Calls, Progress};
 use crate::store::origin::Origin;
 use crate::store::outcome::{FailureKind, Reply};
+use crate::store::statement::LoadedExecution;
 use crate::store::transaction::{Transaction, Verdict};
 use crate::time::{ClusterMs, Mono, Now};
 use crate::worker::attempt::Attempts;
@@ -229,6 +232,8 @@ pub(crate) enum Purpose {
     Deploy(request::Deploying),
     /// Histories; how often before, where it is one alone that could not be read.
     Load(Vec<ExecutionId>, u32),
+    /// The definitions, for histories of which this server does not know them.
+    Definitions(Vec<LoadedExecution>),
     /// A look at what histories stand in, after that of one could not be read.
     LoadNobody(load::Unread),
     Due,
@@ -477,6 +482,7 @@ impl<M: Mutants> Node<M> {
             Purpose::Sweep => self.on_sweep(outcome),
             Purpose::Deploy(deploying) => self.on_deploy(deploying, outcome),
             Purpose::Load(executions, before) => self.on_load(executions, before, outcome),
+            Purpose::Definitions(undefined) => self.on_definitions(undefined, outcome),
             Purpose::LoadNobody(unread) => self.on_load_nobody(unread, outcome),
             Purpose::Due => self.on_due(outcome),
             Purpose::Read(request) => self.on_read(request, outcome),

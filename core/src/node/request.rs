@@ -110,6 +110,7 @@ impl<M: Mutants> Node<M> {
             Request::Cancel { execution, reason } => self.ask(id, &execution, Ask::Cancel { reason }),
             Request::Terminate { execution, reason } => self.ask(id, &execution, Ask::Terminate { reason }),
             Request::Recover { execution, reason } => self.ask(id, &execution, Ask::Recover { reason }),
+            Request::Release { execution } => self.release_execution(id, &execution),
             Request::Signal { execution, signal } => self.ask(id, &execution, Ask::Signal(signal)),
             Request::Update { execution, update } => self.ask(id, &execution, Ask::Update(update)),
             Request::Query { execution, name } => self.ask(id, &execution, Ask::Query(name)),

@@ -30,6 +30,8 @@ pub(crate) struct Slot {
     pub orphan: bool,
     /// It was in memory when this server took over, and what that says of it is not recorded yet.
     pub recovers: bool,
+    /// It was set aside, and is tried again.
+    pub released: bool,
     /// Its entry in the node's timers.
     pub timer: Option<ClusterMs>,
     /// Its entry among the idle ones.
@@ -104,6 +106,11 @@ impl Resident {
 }
 
 impl Work {
+    /// Whether somebody wants it to be tried again after it was set aside.
+    pub fn releases(&self) -> bool {
+        matches!(self, Work::Ask { ask: Ask::Release { .. }, .. })
+    }
+
     /// The token of the claimed row that it hands over.
     pub fn claimed(&self) -> Option<uuid::Uuid> {
         match self {
@@ -153,6 +160,7 @@ impl Slot {
             bytes: 0,
             end_waits: false,
             recovers: false,
+            released: false,
             orphan: false,
             timer: None,
             idle: None,

@@ -12,6 +12,7 @@ mod life;
 mod memory;
 mod messages;
 mod promotion;
+mod quarantine;
 mod registry;
 mod standby;
 mod trouble;

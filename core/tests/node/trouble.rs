@@ -59,7 +59,7 @@ fn a_history_that_cannot_be_read_is_set_aside_and_shown_and_its_neighbours_load_
     let Answer::Execution(view) = &shown.reply else { panic!("an execution, not {shown:?}") };
     assert_eq!(view.item.status, Status::Quarantined);
     assert_eq!(view.reason.as_deref(), Some("its history cannot be read: a row is no event"));
-    assert_eq!(code(&bench.ask(Request::Cancel { execution: "e42".into(), reason: None })), "INTERNAL");
+    assert_eq!(code(&bench.ask(Request::Cancel { execution: "e42".into(), reason: None })), "QUARANTINED");
     let labels = std::collections::BTreeMap::new();
     let list = ListExecutions { status: None, workflow: None, labels, since: None, limit: 200, cursor: None };
     let Answer::Executions(listed) = bench.ask(Request::ListExecutions(list)).reply else { panic!("a list") };
@@ -260,6 +260,6 @@ fn an_execution_whose_decisions_the_database_refuses_is_set_aside_and_not_tried_
     }
     assert!(bench.logs.iter().any(|line| matches!(line, LogEvent::Quarantined { .. })));
     bench.hold = false;
-    assert_eq!(code(&bench.ask(Request::Cancel { execution: "e".into(), reason: None })), "INTERNAL");
+    assert_eq!(code(&bench.ask(Request::Cancel { execution: "e".into(), reason: None })), "QUARANTINED");
     assert_eq!(bench.start("Nap", "f", json!(null)).status, 201, "the others go on");
 }

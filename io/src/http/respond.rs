@@ -43,9 +43,11 @@ pub fn render(response: &Response, request_id: &str, process: impl FnOnce() -> P
         Reply::Workflow(reply) => text_of(reply),
         Reply::Started(reply) => text_of(reply),
         Reply::Executions(reply) => text_of(reply),
-        Reply::Execution(reply) | Reply::Cancelled(reply) | Reply::Terminated(reply) | Reply::Recovered(reply) => {
-            text_of(reply)
-        }
+        Reply::Execution(reply)
+        | Reply::Cancelled(reply)
+        | Reply::Terminated(reply)
+        | Reply::Recovered(reply)
+        | Reply::Released(reply) => text_of(reply),
         Reply::Signalled(reply) => text_of(reply),
         Reply::Updated(reply) => text_of(reply),
         Reply::Queried(reply) => text_of(reply),

@@ -40,6 +40,7 @@ pub enum Resource {
     Cancel(ExecutionId),
     Terminate(ExecutionId),
     Recover(ExecutionId),
+    Release(ExecutionId),
     Signal {
         execution: ExecutionId,
         name: SignalName,
@@ -154,6 +155,7 @@ templates! {
     Resource::Cancel(_) => "/v1/executions/{id}/cancel",
     Resource::Terminate(_) => "/v1/executions/{id}/terminate",
     Resource::Recover(_) => "/v1/executions/{id}/recover",
+    Resource::Release(_) => "/v1/executions/{id}/release",
     Resource::Signal { .. } => "/v1/executions/{id}/signals/{name}",
     Resource::Update { .. } => "/v1/executions/{id}/updates/{name}",
     Resource::Query { .. } => "/v1/executions/{id}/queries/{name}",
@@ -190,6 +192,7 @@ impl Resource {
             Some(["v1", "executions", id, "cancel"]) => Resource::Cancel(execution_id(id)?),
             Some(["v1", "executions", id, "terminate"]) => Resource::Terminate(execution_id(id)?),
             Some(["v1", "executions", id, "recover"]) => Resource::Recover(execution_id(id)?),
+            Some(["v1", "executions", id, "release"]) => Resource::Release(execution_id(id)?),
             Some(["v1", "executions", id, "signals", name]) => {
                 Resource::Signal { execution: execution_id(id)?, name: SignalName::new(named("name", name)?) }
             }
@@ -245,12 +248,12 @@ impl Resource {
     /// Whether a method does anything to it.
     pub fn takes(&self, verb: Verb) -> bool {
         use Resource::{
-            Cancel, Complete, Executions, Fail, Heartbeat, Poll, Recover, Register, Signal, StepDown, Terminate,
-            Unregister, Update, Workflows,
+            Cancel, Complete, Executions, Fail, Heartbeat, Poll, Recover, Register, Release, Signal, StepDown,
+            Terminate, Unregister, Update, Workflows,
         };
         match self {
             Workflows | Executions => true,
-            Cancel(_) | Terminate(_) | Recover(_) | Signal { .. } | Update { .. } => verb == Verb::Post,
+            Cancel(_) | Terminate(_) | Recover(_) | Release(_) | Signal { .. } | Update { .. } => verb == Verb::Post,
             Register | Poll | Heartbeat | Unregister | Complete | Fail | StepDown => verb == Verb::Post,
             _ => verb == Verb::Get,
         }
@@ -365,6 +368,10 @@ impl Resource {
             Resource::Recover(id) => {
                 let reason = executions::reason(body)?;
                 Ok(Request::Recover { execution: id.clone(), reason }.into())
+            }
+            Resource::Release(id) => {
+                executions::nothing(body)?;
+                Ok(Request::Release { execution: id.clone() }.into())
             }
             Resource::Signal { execution, name } => {
                 let signal = executions::message(name.clone(), "signal_id", body, &payloads)?;

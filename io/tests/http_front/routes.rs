@@ -257,6 +257,15 @@ fn about_executions() -> Vec<Exchange> {
         },
         Exchange {
             method: "POST",
+            target: "/v1/executions/order-1/release",
+            body: json!({}),
+            request: Request::Release { execution: "order-1".into() },
+            response: Response::ok(Reply::Released(view())),
+            status: 200,
+            answer: view_json(),
+        },
+        Exchange {
+            method: "POST",
             target: "/v1/executions/order-1/signals/paid",
             body: json!({"payload": {"by": "card"}, "signal_id": "p-1"}),
             request: Request::Signal {

@@ -241,6 +241,12 @@ impl Client {
         self.post(&format!("/v1/executions/{}/recover", segment(id)), &body).await
     }
 
+    /// Tries an execution again that is quarantined. What is answered is how it goes on; where that fails again, why
+    /// (`QUARANTINED`).
+    pub async fn release(&self, id: &str) -> Result<Execution, Error> {
+        self.post(&format!("/v1/executions/{}/release", segment(id)), &json!({})).await
+    }
+
     /// Sends a signal that the workflow declares. It is durable once this returns, and waits until it is taken.
     ///
     /// The call always carries a `signal_id`, so that it may be repeated: the given one, or one that is drawn here.

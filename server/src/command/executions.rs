@@ -1,6 +1,6 @@
 //! `orbit executions …`
 
-use super::{ask, client, history, recover, replay};
+use super::{again, ask, client, history, replay};
 use crate::cli::{CancelArgs, ExecutionArgs, ExecutionsCommand, ListArgs, WaitArgs};
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Form, Table};
@@ -28,7 +28,8 @@ pub async fn run(command: ExecutionsCommand) -> Result<(), Failure> {
         ExecutionsCommand::Query(arguments) => ask::query(arguments).await,
         ExecutionsCommand::Cancel(arguments) => cancel(arguments).await,
         ExecutionsCommand::Terminate(arguments) => terminate(arguments).await,
-        ExecutionsCommand::Recover(arguments) => recover::run(arguments).await,
+        ExecutionsCommand::Recover(arguments) => again::recover(arguments).await,
+        ExecutionsCommand::Release(arguments) => again::release(arguments).await,
     }
 }
 

@@ -1,5 +1,6 @@
 //! What each command does.
 
+mod again;
 mod ask;
 mod bench;
 mod check;
@@ -20,7 +21,6 @@ mod openapi;
 /// The tasks of the order example, which its worker, the demo and the benchmark share.
 #[path = "../../../sdk/rust/examples/order_worker/tasks.rs"]
 mod order_tasks;
-mod recover;
 mod replay;
 mod server;
 mod start;

@@ -102,8 +102,8 @@ fn reasons(execution: &Execution) -> Vec<Why> {
             whole(format!("it failed at {at}{}", why.unwrap_or_default()), history)
         }
         Status::Quarantined => {
-            let advice = "it is tried again at the server's next start; the server's log has more";
-            whole(format!("it is set aside{}", because(&execution.reason)), Some(advice.into()))
+            let advice = format!("mend that, then `orbit executions release {id}`; the server's log has more");
+            whole(format!("it is set aside{}", because(&execution.reason)), Some(advice))
         }
         Status::Held => {
             let advice = format!("`orbit executions recover {id}` lets it go on; cancel or terminate it otherwise");

@@ -55,6 +55,11 @@ impl ModelStore {
         self.lock = lock;
     }
 
+    /// Somebody deletes every definition.
+    pub fn forget_definitions(&mut self) {
+        self.tables.definitions.clear();
+    }
+
     /// What the database's clock shows.
     pub fn clock(&self) -> ClusterMs {
         self.clock

@@ -86,6 +86,8 @@ fn message(code: ErrorCode) -> &'static str {
         ErrorCode::InputInvalid => "the input does not match the workflow's schema",
         ErrorCode::PayloadTooLarge => "the body is larger than --body-limit, or a payload than --max-payload-bytes",
         ErrorCode::ResourceExhausted => "a limit is reached; the message names it",
+        ErrorCode::Quarantined => "the execution is quarantined: loading or applying it failed",
+        ErrorCode::NotQuarantined => "the execution is not quarantined",
         ErrorCode::NotHeld => "the execution is not held",
         ErrorCode::NotLeader => "this server does not serve writes; another one leads",
         ErrorCode::NotInCluster => "this server is alone on its database",
@@ -93,6 +95,6 @@ fn message(code: ErrorCode) -> &'static str {
         ErrorCode::Fenced => "fenced: another server has taken over, and nothing was written",
         ErrorCode::StorageError => "the database failed, and nothing was written",
         ErrorCode::OutcomeUnknown => "the database has not answered in time: the request may still take effect",
-        ErrorCode::Internal => "the server made a mistake, or the execution is quarantined",
+        ErrorCode::Internal => "the server made a mistake",
     }
 }

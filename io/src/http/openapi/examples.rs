@@ -106,6 +106,10 @@ pub fn cancel() -> Value {
     json!({"reason": "the guest has left"})
 }
 
+pub fn release() -> Value {
+    json!({})
+}
+
 pub fn recover() -> Value {
     json!({"reason": "the worker's host is back"})
 }

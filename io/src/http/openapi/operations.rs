@@ -99,6 +99,7 @@ pub fn describe(resource: &Resource, verb: Verb) -> Option<Operation> {
             Resource::Cancel(_)
             | Resource::Terminate(_)
             | Resource::Recover(_)
+            | Resource::Release(_)
             | Resource::Signal { .. }
             | Resource::Update { .. }
             | Resource::Query { .. },
@@ -203,7 +204,12 @@ fn execution(resource: &Resource, verb: Verb) -> Operation {
                 created("This request started it.", "Started", examples::started(true)),
                 ok("The same id, workflow and input started it before.", "Started", examples::started(false)),
             ],
-            errors: &[ErrorCode::UnknownWorkflow, ErrorCode::ExecutionIdConflict, ErrorCode::InputInvalid],
+            errors: &[
+                ErrorCode::UnknownWorkflow,
+                ErrorCode::ExecutionIdConflict,
+                ErrorCode::InputInvalid,
+                ErrorCode::Quarantined,
+            ],
             links: EXECUTION_LINKS,
             ..Operation::default()
         },
@@ -270,7 +276,7 @@ fn ask(resource: &Resource) -> Operation {
             description: "What it did is undone as its definition says, and its handler of cancels runs.",
             body: Some(may_be_empty("CancelRequest", examples::cancel())),
             answers: vec![ok("The execution as it stands then.", "Execution", examples::running())],
-            errors: &[ErrorCode::UnknownExecution, ErrorCode::ExecutionFinished],
+            errors: &[ErrorCode::UnknownExecution, ErrorCode::ExecutionFinished, ErrorCode::Quarantined],
             ..Operation::default()
         },
         Resource::Terminate(_) => Operation {
@@ -280,7 +286,7 @@ fn ask(resource: &Resource) -> Operation {
             description: "Nothing is undone and no handler runs. Cancel instead, unless that does not come to an end.",
             body: Some(may_be_empty("CancelRequest", examples::cancel())),
             answers: vec![ok("The execution as it ended.", "Execution", examples::terminated())],
-            errors: &[ErrorCode::UnknownExecution, ErrorCode::ExecutionFinished],
+            errors: &[ErrorCode::UnknownExecution, ErrorCode::ExecutionFinished, ErrorCode::Quarantined],
             ..Operation::default()
         },
         Resource::Recover(_) => Operation {
@@ -291,7 +297,23 @@ fn ask(resource: &Resource) -> Operation {
                           over. What is delivered again then says so (`redelivery`).",
             body: Some(may_be_empty("CancelRequest", examples::recover())),
             answers: vec![ok("The execution as it goes on.", "Execution", examples::running())],
-            errors: &[ErrorCode::UnknownExecution, ErrorCode::NotHeld, ErrorCode::ExecutionFinished],
+            errors: &[
+                ErrorCode::UnknownExecution,
+                ErrorCode::NotHeld,
+                ErrorCode::ExecutionFinished,
+                ErrorCode::Quarantined,
+            ],
+            ..Operation::default()
+        },
+        Resource::Release(_) => Operation {
+            id: "releaseExecution",
+            tag,
+            summary: "Try an execution again that is quarantined",
+            description: "Its history is read anew. Where that, or what follows, fails again, it stays quarantined and the \
+                          answer says why.",
+            body: Some(may_be_empty("ReleaseRequest", examples::release())),
+            answers: vec![ok("The execution as it goes on.", "Execution", examples::running())],
+            errors: &[ErrorCode::UnknownExecution, ErrorCode::NotQuarantined, ErrorCode::Quarantined],
             ..Operation::default()
         },
         Resource::Signal { .. } => Operation {
@@ -305,6 +327,7 @@ fn ask(resource: &Resource) -> Operation {
             errors: &[
                 ErrorCode::UnknownExecution,
                 ErrorCode::UnknownSignal,
+                ErrorCode::Quarantined,
                 ErrorCode::ExecutionFinished,
                 ErrorCode::SignalIdConflict,
                 ErrorCode::SignalPayloadInvalid,
@@ -322,6 +345,7 @@ fn ask(resource: &Resource) -> Operation {
             errors: &[
                 ErrorCode::UnknownExecution,
                 ErrorCode::UnknownUpdate,
+                ErrorCode::Quarantined,
                 ErrorCode::ExecutionFinished,
                 ErrorCode::SignalIdConflict,
                 ErrorCode::UpdateRejected,
@@ -338,6 +362,7 @@ fn ask(resource: &Resource) -> Operation {
             errors: &[
                 ErrorCode::UnknownExecution,
                 ErrorCode::UnknownQuery,
+                ErrorCode::Quarantined,
                 ErrorCode::QueryFailed,
                 ErrorCode::OutcomeUnknown,
             ],

@@ -172,6 +172,14 @@ pub fn reason(body: &[u8]) -> Result<Option<String>, ApiError> {
     fields.optional("reason", |value, place| without_nul(text(value, place, MAX_REASON)?, place))
 }
 
+/// A body that brings nothing. It may be empty.
+pub fn nothing(body: &[u8]) -> Result<(), ApiError> {
+    if !body.is_empty() {
+        Fields::of(json::parse(body)?, Place::Body, &[])?;
+    }
+    Ok(())
+}
+
 /// What a signal or an update brings: `payload`, and its id in the field `key`. The body may be empty.
 pub fn message(name: SignalName, key: &str, body: &[u8], payloads: &Payloads) -> Result<Message, ApiError> {
     if body.is_empty() {

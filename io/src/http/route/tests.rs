@@ -77,6 +77,7 @@ fn each_path_leads_to_its_resource() {
         ("/v1/executions/order-1/cancel", Resource::Cancel(id())),
         ("/v1/executions/order-1/terminate", Resource::Terminate(id())),
         ("/v1/executions/order-1/recover", Resource::Recover(id())),
+        ("/v1/executions/order-1/release", Resource::Release(id())),
         ("/v1/executions/order-1/signals/paid%20now", Resource::Signal { execution: id(), name: "paid now".into() }),
         ("/v1/executions/order-1/updates/raise", Resource::Update { execution: id(), name: "raise".into() }),
         ("/v1/executions/order-1/queries/state", Resource::Query { execution: id(), name: "state".into() }),

@@ -205,6 +205,10 @@ class Client:
         """Lets an execution go on that was held when a server took over."""
         return self._end(execution_id, "recover", reason)
 
+    def release(self, execution_id: str) -> Execution:
+        """Tries an execution again that is quarantined."""
+        return self._end(execution_id, "release", None)
+
     def workers(self) -> Sequence[WorkerInfo]:
         """The workers that registered, now or earlier."""
         return self._get("/v1/workers").read(_workers)

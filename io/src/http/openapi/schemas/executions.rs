@@ -97,6 +97,7 @@ pub(super) fn all() -> Schemas {
                 .with("run", said(count(), "That run; of a repetition that of the first."))
                 .build(),
         ),
+        ("ReleaseRequest", Object::request("Nothing more is to be said.").build()),
         ("UpdateRequest", message("An update to send.", "update_id")),
         (
             "Updated",

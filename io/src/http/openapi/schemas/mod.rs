@@ -408,9 +408,19 @@ fn tasks() -> Schemas {
 /// The errors that one result of several can have.
 fn codes_of_outcomes() -> Vec<&'static str> {
     use ErrorCode::{
-        Fenced, Internal, NotLeader, NotReady, OutcomeUnknown, PayloadTooLarge, StorageError, UnknownToken,
+        Fenced, Internal, NotLeader, NotReady, OutcomeUnknown, PayloadTooLarge, Quarantined, StorageError, UnknownToken,
     };
-    let codes = [UnknownToken, PayloadTooLarge, NotLeader, NotReady, Fenced, StorageError, OutcomeUnknown, Internal];
+    let codes = [
+        UnknownToken,
+        Quarantined,
+        PayloadTooLarge,
+        NotLeader,
+        NotReady,
+        Fenced,
+        StorageError,
+        OutcomeUnknown,
+        Internal,
+    ];
     codes.into_iter().map(ErrorCode::as_str).collect()
 }
 
