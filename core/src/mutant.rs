@@ -113,11 +113,13 @@ pub enum Mutant {
     LockThroughPooler,
     /// What is delivered again after a hold does not say so.
     HoldForgetsRepeats,
+    /// A leader whose appends hang goes on leading as long as the database answers anything.
+    AnyAnswerIsProgress,
 }
 
 impl Mutant {
     /// All of them, in the order of the enum.
-    pub const ALL: [Mutant; 0] = [
+    pub const ALL: [Mutant; 44] = [
         Mutant::ResponseBeforeCommit,
         Mutant::MemoryBeforeCommit,
         Mutant::RedeliveryUnflagged,
@@ -161,5 +163,6 @@ impl Mutant {
         Mutant::TimerOnOwnClock,
         Mutant::LockThroughPooler,
         Mutant::HoldForgetsRepeats,
+        Mutant::AnyAnswerIsProgress,
     ];
 }

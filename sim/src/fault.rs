@@ -76,6 +76,8 @@ kinds! {
     WorkerLeaves = "worker-leaves",
     /// A session with PostgreSQL is ended by `pg_terminate_backend`.
     SessionKilled = "session-killed",
+    /// A session that is no server's locks the fence row, which appends lock, for `for_ms`.
+    RowLocked = "row-locked",
     /// A backend stands still for `for_ms`.
     SessionFrozen = "session-frozen",
     /// PostgreSQL is stopped, and started after `for_ms`.

@@ -59,6 +59,7 @@ pub struct ServerPlan {
     pub max_append_groups: usize,
     pub max_append_bytes: usize,
     /// A server that takes over holds what has attempts out (`--recovery hold`); clients recover it.
+    #[serde(default)]
     pub holds: bool,
     /// How fast the process's monotonic clock runs, in parts per million off the true time.
     pub drift_ppm: [u64; 2],
@@ -78,6 +79,9 @@ pub struct ClusterPlan {
     pub exits: bool,
     /// An election session that nothing is sent to ends.
     pub session_timeout_ms: u64,
+    /// A leader of whose appends none has gone through for so long lets others lead, where the database takes other writes.
+    #[serde(default = "ClusterPlan::usual_stuck_ms")]
+    pub stuck_ms: u64,
     /// The leader is elected by a lease with this time to live; none: by lock.
     pub lease_ms: Option<u64>,
     /// So far the clocks of the servers' hosts are off the database's at most, one way or the other.
@@ -88,6 +92,11 @@ pub struct ClusterPlan {
 }
 
 impl ClusterPlan {
+    /// As production has it.
+    fn usual_stuck_ms() -> u64 {
+        10_000
+    }
+
     /// Half of the plans on PostgreSQL have one.
     fn draw(seed: u64, store: StoreKind, check_ms: u64) -> Option<ClusterPlan> {
         let mut d = Dice::new(seed, Stream::Cluster);
@@ -97,6 +106,7 @@ impl ClusterPlan {
             slice_ms: *d.pick(&[400, 2_000, 10_000]),
             exits: d.chance(Ratio::new(1, 4)),
             session_timeout_ms: 5_000,
+            stuck_ms: *Dice::new(seed, Stream::Hangs).pick(&[2_000, 4_000, 10_000]),
             lease_ms: d.chance(Ratio::new(1, 2)).then(|| *d.pick(&[3_000, 3_000, 4_000, 6_000, 15_000])),
             skew_ms: *d.pick(&[0, 500, 5_000, 60_000]),
             pooler_from_ms: d.chance(Ratio::new(1, 8)).then(|| *d.pick(&[0, 2_000, 6_000])),
@@ -175,6 +185,9 @@ pub struct DatabasePlan {
     /// The database is stopped and started; or killed and started.
     pub restart: Fault,
     pub crash: Fault,
+    /// Somebody's session locks the row that appends lock, and nothing else.
+    #[serde(default = "off")]
+    pub row_locked: Fault,
     /// It takes no writes.
     pub read_only: Fault,
     /// It takes no new connections.
@@ -216,6 +229,7 @@ impl DatabasePlan {
             takeover: fault(&mut d, &[60, 20], [0, 0]),
             restart: fault(&mut d, &[60, 15], [100, 3_000]),
             crash: fault(&mut d, &[100, 40], [100, 3_000]),
+            row_locked: fault(&mut Dice::new(seed, Stream::RowLock), &[100, 40], [100, 20_000]),
             read_only: fault(&mut d, &[100, 40], [100, 4_000]),
             refuses: fault(&mut d, &[100, 40], [100, 4_000]),
             promotion: Fault { chance: Ratio::NEVER, shortest_ms: 0, longest_ms: 0 },

@@ -29,6 +29,8 @@ pub enum Stream {
     Promotion = 17,
     Skew = 18,
     Recovery = 19,
+    Hangs = 20,
+    RowLock = 21,
 }
 
 /// A probability, as an integer ratio; written `1/20`.
@@ -154,6 +156,8 @@ pub struct Streams {
     pub faults: Dice,
     pub entropy: Dice,
     pub database: Dice,
+    /// Of row locks: faults that came later leave the others as they were.
+    pub locks: Dice,
 }
 
 impl Streams {
@@ -169,6 +173,7 @@ impl Streams {
             faults: dice(Stream::Faults),
             entropy: dice(Stream::Entropy),
             database: dice(Stream::Database),
+            locks: dice(Stream::Hangs),
         }
     }
 }

@@ -53,6 +53,9 @@ pub struct Standby {
     /// holds the database's vacuum back (protocols, 12).
     pub slice: Duration,
     pub on_lost_lease: OnLostLease,
+    /// A leader of whose appends none has gone through for so long gives the lead up, where the database takes other writes
+    /// (10 s by default; protocols, 14).
+    pub stuck_after: Duration,
 }
 
 /// How the leader of a standby cluster is elected. The database records it, and servers of another election are refused.
@@ -82,6 +85,7 @@ impl Default for Standby {
             validity: Duration::from_secs(3),
             slice: Duration::from_secs(10),
             on_lost_lease: OnLostLease::StepDown,
+            stuck_after: Duration::from_secs(10),
         }
     }
 }

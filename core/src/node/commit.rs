@@ -87,6 +87,7 @@ impl<M: Mutants> Node<M> {
             return;
         }
         self.committing = true;
+        self.progress.tries(self.now.mono);
         let append = Append { fence, groups };
         self.send(Connection::Store, Transaction::Append(append), Purpose::Append(flights));
     }
@@ -196,6 +197,7 @@ impl<M: Mutants> Node<M> {
         assert_eq!(flights.len(), outcomes.len(), "an append has one outcome for each group");
         self.pause = FIRST_PAUSE;
         self.write_failed = None;
+        self.progress.rests();
         self.counters.appends += 1;
         self.appends.took(self.now.mono, self.now.mono.since(sent));
         let mut fenced = None;

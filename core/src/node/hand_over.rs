@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// How long it waits for another to lead before it stands for election again. Whoever waits in line has the lock at once;
 /// one that has just lost its connection needs a moment.
-const WAITS_FOR: Duration = Duration::from_secs(3);
+pub(super) const WAITS_FOR: Duration = Duration::from_secs(3);
 /// How often it looks meanwhile.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
 

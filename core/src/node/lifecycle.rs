@@ -112,7 +112,7 @@ impl<M: Mutants> Node<M> {
             return Some("another server holds the election lock");
         }
         let failed = self.write_failed.is_some_and(|at| self.now.mono < at + WRITE_TROUBLE);
-        failed.then_some("the database does not take writes")
+        (failed || self.writes_hang()).then_some("the database does not take writes")
     }
 
     /// What this server writes under, once it is the writer.
@@ -473,6 +473,7 @@ impl<M: Mutants> Node<M> {
             return;
         };
         self.look_went_well();
+        self.heard_anything();
         match self.clock.observe(sent, self.now.mono, row.clock) {
             Observed::Smooth | Observed::Doubted { .. } => {}
             Observed::Stepped { by_ms } => {

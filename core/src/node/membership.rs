@@ -146,7 +146,7 @@ impl<M: Mutants> Node<M> {
         self.clock.is_known().then(|| self.now.wall.0.saturating_sub(self.cluster_now().0))
     }
 
-    pub(super) fn on_beat(&mut self, outcome: Result<Verdict, Failure>) {
+    pub(super) fn on_beat(&mut self, sent: Mono, outcome: Result<Verdict, Failure>) {
         let now = self.now.mono;
         self.membership.in_flight = false;
         self.membership.next = now + BEAT_EVERY;
@@ -154,6 +154,7 @@ impl<M: Mutants> Node<M> {
             Ok(Verdict::Beat(None)) => {
                 self.membership.registered = true;
                 self.membership.other = None;
+                self.took_another_write(sent);
             }
             Ok(Verdict::Beat(Some(other))) => {
                 self.membership.registered = false;

@@ -14,6 +14,7 @@
 //! * `slot`, `load`: executions in memory, how they come in and how they leave.
 //! * `family`: parents and children, which begin and end together.
 //! * `draft`: what one execution wants written next, by the `rules` of what may be, with its `rows`; `commit`: the batch, and what follows from its outcome.
+//! * `progress`: whether appends go through.
 //! * `promotion`: another timeline of the database is seen: what is in memory may not be there any more.
 //! * `away`: what is said at once while the database does not answer.
 //! * `trouble`: what the log says of a store that fails.
@@ -41,6 +42,7 @@ mod load;
 pub mod log;
 mod membership;
 mod probe;
+mod progress;
 mod promotion;
 mod quarantine;
 mod queue;
@@ -182,6 +184,7 @@ pub struct Node<M: Mutants = NoMutants> {
     /// When a write failed, or was in doubt, since the last one that did not.
     write_failed: Option<Mono>,
     committing: bool,
+    progress: progress::Progress,
     /// After a failed append: not before this time, and the pause after the next failure.
     resume: Option<Mono>,
     pause: std::time::Duration,
@@ -224,6 +227,8 @@ pub(crate) enum Purpose {
     },
     Release,
     Unlock,
+    /// The election lock is given up, for others.
+    LetGo,
     Recover,
     RecoverHot,
     Append(Vec<commit::Flight>),
@@ -293,6 +298,7 @@ impl<M: Mutants> Node<M> {
             lock_lost: false,
             write_failed: None,
             committing: false,
+            progress: progress::Progress::default(),
             resume: None,
             pause: commit::FIRST_PAUSE,
             claims: claim::Claims::default(),
@@ -428,6 +434,7 @@ impl<M: Mutants> Node<M> {
             self.sweep_when_due();
             self.claim();
         }
+        self.rest_when_nothing_is_tried();
         self.stop_when_done();
     }
 
@@ -488,7 +495,8 @@ impl<M: Mutants> Node<M> {
             Purpose::Read(request) => self.on_read(request, outcome),
             Purpose::SaveWorker => {}
             Purpose::KeepWorkers => self.on_registry_kept(),
-            Purpose::Beat => self.on_beat(outcome),
+            Purpose::Beat => self.on_beat(call.sent, outcome),
+            Purpose::LetGo => {}
             Purpose::Leave => self.on_left(),
         }
     }

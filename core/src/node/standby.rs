@@ -4,7 +4,7 @@
 //! What a deposed leader holds in memory is worth nothing: it is dropped whole, and the next reign begins under another
 //! incarnation, so that nothing of an earlier one is taken for its own.
 
-use super::hand_over::HandOver;
+use super::hand_over::{HandOver, WAITS_FOR};
 use super::lease::Lease;
 use super::lifecycle::{LOCK_PAUSE, Phase};
 use super::request::Open;
@@ -192,6 +192,16 @@ impl<M: Mutants> Node<M> {
 
     /// Leads no more: everybody who waits is told, what is in memory is dropped, and it waits in line again.
     pub(super) fn step_down(&mut self, reason: String) {
+        self.lead_no_more(reason, false);
+    }
+
+    /// The same, and others go before. What this server has sent and not heard of is given up with its connection: a
+    /// statement that hangs has locked the fence, perhaps, and a successor would wait for it.
+    pub(super) fn let_others_lead(&mut self, reason: String) {
+        self.lead_no_more(reason, true);
+    }
+
+    fn lead_no_more(&mut self, reason: String, others_first: bool) {
         let Some(on_lost_lease) = self.standby().map(|standby| standby.on_lost_lease) else { return };
         let (node_id, why) = (self.config.node_id.clone(), reason.clone());
         self.log(match on_lost_lease {
@@ -207,6 +217,16 @@ impl<M: Mutants> Node<M> {
                 self.exit(0);
             }
             OnLostLease::Exit => self.exit(1),
+            OnLostLease::StepDown if others_first => {
+                let given_up = self.calls.give_up();
+                self.effects.extend(given_up);
+                self.forget();
+                if self.lease_ttl().is_none() {
+                    self.send(Connection::Election, Transaction::Unlock, Purpose::LetGo);
+                }
+                let wait = WAITS_FOR.max(self.config.check_interval * 2);
+                self.phase = Phase::Campaigning { since: self.now.mono, again: Some(self.now.mono + wait) };
+            }
             OnLostLease::StepDown => {
                 self.forget();
                 self.campaign();

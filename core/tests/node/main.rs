@@ -11,6 +11,7 @@ mod lease;
 mod life;
 mod memory;
 mod messages;
+mod progress;
 mod promotion;
 mod quarantine;
 mod registry;

@@ -21,6 +21,7 @@
 //! * [`standby`]: a server that does not lead asks for nothing that changes more than its own row.
 //! * [`log`]: no line of level ERROR that no injected fault explains.
 //! * [`validity`]: nothing is served as leader past the last good check.
+//! * [`progress`]: a leader whose appends hang while the database takes other writes lets others lead.
 //! * [`patience`]: long polls and waits end early only with something to say, and do end.
 //! * [`pace`]: nothing spins, whatever fails.
 //! * [`liveness`]: once the world is healed, everything comes to its end, or there is a reason to read.
@@ -38,6 +39,7 @@ pub mod log;
 pub mod nodes;
 pub mod pace;
 pub mod patience;
+pub mod progress;
 pub mod promise;
 pub mod read;
 pub mod replay;

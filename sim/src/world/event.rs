@@ -25,6 +25,10 @@ pub enum Event {
     Database(Option<(LinkId, Message)>),
     /// A backend that stood still goes on.
     Thaw(BackendId),
+    /// A session that is no server's locks the row that appends lock, once it has begun.
+    LocksRow(BackendId),
+    /// It ends.
+    FreesRow(BackendId),
     /// The database takes writes again.
     WritesAgain,
     /// The database can be connected to again.

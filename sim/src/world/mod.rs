@@ -216,6 +216,8 @@ impl World {
             Event::Worker(index, life, event) => self.worker_event(index, life, event),
             Event::Database(arrived) => self.database_event(arrived),
             Event::Thaw(session) => self.thaw(session),
+            Event::LocksRow(session) => self.lock_row(session),
+            Event::FreesRow(session) => self.free_row(session),
             Event::WritesAgain => self.database().engine.set_writable(crate::postgres::Writable::Yes),
             Event::DatabaseUp => self.database_up(),
             Event::Strikes(pid, strike) => self.strikes_at_moment(pid, &strike),

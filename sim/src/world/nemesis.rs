@@ -172,6 +172,11 @@ impl World {
 
     fn strike_database(&mut self) {
         let plan = self.plan.database.clone();
+        let begins = self.dice.locks.chance(plan.row_locked.chance);
+        let ms = self.dice.locks.between(plan.row_locked.bounds());
+        if let Some(ms) = self.faults.strikes(self.now, FaultKind::RowLocked, begins, ms) {
+            self.begin_row_lock(ms);
+        }
         if self.strikes(FaultKind::SessionKilled, plan.session_killed).is_some() {
             self.kill_session();
         }

@@ -32,7 +32,7 @@ use orbit_core::time::ClusterMs;
 use pooler::Pooler;
 use promotion::{OldPrimary, Replica};
 use serde::Serialize;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The number of a connection, whoever had the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -53,6 +53,8 @@ pub struct Database {
     /// When the engine is to be looked at next.
     looked_for: Option<Time>,
     pub refuses_until: Time,
+    /// Sessions that are no server's, and lock a row.
+    strangers: BTreeSet<SessionId>,
     /// What each session runs, for the names of commits.
     runs: BTreeMap<SessionId, Sender>,
     pooler: Pooler,
@@ -185,6 +187,7 @@ impl Database {
             last_link: 0,
             looked_for: None,
             refuses_until: Time(0),
+            strangers: BTreeSet::new(),
             runs: BTreeMap::new(),
             pooler: Pooler::default(),
         }

@@ -6,6 +6,7 @@ use super::disk::{Calls, Stage};
 use super::event::{Event, ProcessEvent};
 use super::postgres::Lanes;
 use crate::check::lease::LeaseCheck;
+use crate::check::progress::{self, Due};
 use crate::check::{Violation, log, standby, validity};
 use crate::coverage::Mark;
 use crate::fault::{FaultKind, Moment};
@@ -14,9 +15,11 @@ use crate::rng::Ratio;
 use crate::schema::SmallSchema;
 use orbit_core::cluster::{Election, OnLostLease, Recovery, Role, Standby};
 use orbit_core::id::NodeId;
-use orbit_core::node::{Effect, Input, Limits, LogEvent, Node, NodeConfig};
+use orbit_core::node::{CallId, Effect, Input, Limits, LogEvent, Node, NodeConfig};
 use orbit_core::store::append::Fence;
-use orbit_core::store::transaction::Transaction;
+use orbit_core::store::origin::Origin;
+use orbit_core::store::outcome::Reply;
+use orbit_core::store::transaction::{Transaction, Verdict};
 use orbit_core::time::Mono;
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -60,6 +63,8 @@ pub struct Process {
     pub hands_over: bool,
     /// What its checks were told.
     pub fresh: validity::Fresh,
+    /// What its appends and its beats were told.
+    pub progress: progress::Progress,
     /// The newest timeline of the database that it was told of.
     pub timeline: u32,
 }
@@ -154,6 +159,7 @@ impl World {
             deposed: false,
             hands_over: false,
             fresh: validity::Fresh::default(),
+            progress: progress::Progress::default(),
             timeline: 0,
         };
         self.processes.insert(pid, process);
@@ -195,6 +201,7 @@ impl World {
                     validity: ms(cluster.validity_ms),
                     slice: ms(cluster.slice_ms),
                     on_lost_lease: if cluster.exits { OnLostLease::Exit } else { OnLostLease::StepDown },
+                    stuck_after: ms(cluster.stuck_ms),
                 })
             }),
             recovery: if plan.holds { Recovery::Hold } else { Recovery::Auto },
@@ -220,6 +227,20 @@ impl World {
                 ..Limits::default()
             },
             ..NodeConfig::new(NodeId::new(format!("sim-{place}")))
+        }
+    }
+
+    /// A call of a process is answered. One of whose appends none goes through, and of whose other writes one has, gives the
+    /// lead up then.
+    pub(super) fn give_reply(&mut self, pid: Pid, call: CallId, reply: Reply<Verdict>, origin: Option<Origin>) {
+        let stuck_ms = self.plan.cluster.as_ref().map_or(u64::MAX / 2_000, |cluster| cluster.stuck_ms);
+        let process = self.process(pid);
+        let led = process.leads;
+        let due = process.progress.on_reply(call, &reply, stuck_ms);
+        self.give(pid, Input::Store { call, reply, origin });
+        let leads = self.processes.get(&pid).is_some_and(|process| process.leads);
+        if due == Due::GivesUp && led && leads {
+            self.fails(Violation::safety("progress", "no append goes through, other writes do, and the server leads on"));
         }
     }
 
@@ -306,6 +327,7 @@ impl World {
                 }
                 let now = self.now;
                 self.process(pid).fresh.on_call(call, &transaction, now);
+                self.process(pid).progress.on_call(call, &transaction, now);
                 if matches!(transaction, Transaction::Append(..)) {
                     self.moment(pid, Moment::AppendSent);
                 }
@@ -338,7 +360,8 @@ impl World {
                 if term.0 > 1 {
                     self.marks.hit(Mark::Failover);
                 }
-                self.process(pid).leads = true;
+                let process = self.process(pid);
+                (process.leads, process.progress) = (true, progress::Progress::default());
                 self.moment(pid, Moment::Elected);
             }
             LogEvent::HandingOver { .. } => self.process(pid).hands_over = true,
@@ -348,9 +371,13 @@ impl World {
                 process.hands_over = false;
                 (process.leads, process.deposed, process.fence) = (false, true, None);
             }
-            LogEvent::LeadershipLost { .. } | LogEvent::LeaseLost { .. } => {
+            LogEvent::LeadershipLost { reason, .. } | LogEvent::LeaseLost { reason, .. } => {
                 self.marks.hit(Mark::SteppedDown);
+                if reason.starts_with("no append has gone through") {
+                    self.marks.hit(Mark::LetOthersLead);
+                }
                 let process = self.process(pid);
+                process.progress = progress::Progress::default();
                 process.hands_over = false;
                 (process.leads, process.deposed, process.fence) = (false, true, None);
                 self.moment(pid, Moment::LeadershipLost);

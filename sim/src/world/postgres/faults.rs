@@ -2,13 +2,14 @@
 
 use super::LinkId;
 use crate::coverage::Mark;
-use crate::postgres::store::Pace;
-use crate::postgres::{SessionId, Writable};
+use crate::postgres::store::{Pace, Program};
+use crate::postgres::{Command, SessionId, Settings, Writable};
 use crate::rng::Ratio;
 use crate::world::World;
 use crate::world::event::Event;
 use crate::world::server::Pid;
 use orbit_core::node::Connection;
+use orbit_core::store::statement::ClearHolder;
 
 impl World {
     /// Some session, if there is one: mostly one that does something, and of those rather one that has committed and does
@@ -83,6 +84,41 @@ impl World {
         self.at(thaw, Event::Thaw(session));
     }
 
+    /// A session that is no server's begins a transaction, in which it locks the fence row.
+    pub(in crate::world) fn begin_row_lock(&mut self, ms: u64) {
+        self.catch_up();
+        let Ok(session) = self.database().engine.connect(Settings::default()) else { return };
+        self.trace.record(self.now, "row locked", &(session, ms));
+        self.marks.hit(Mark::RowLocked);
+        self.database().strangers.insert(session);
+        self.database().engine.start(session, Command::Begin);
+        self.settle();
+        self.at(self.now.plus_ms(1), Event::LocksRow(session));
+        self.at(self.now.plus_ms(ms + 1), Event::FreesRow(session));
+    }
+
+    pub(in crate::world) fn lock_row(&mut self, session: SessionId) {
+        self.catch_up();
+        let fence = self.store().fence();
+        let engine = &mut self.database().engine;
+        if !engine.lives(session) {
+            return;
+        }
+        if engine.is_busy(session) {
+            return self.at(self.now.plus_ms(1), Event::LocksRow(session));
+        }
+        engine.start(session, Command::Run(Program::new(ClearHolder { fence }.into())));
+        self.settle();
+    }
+
+    pub(in crate::world) fn free_row(&mut self, session: SessionId) {
+        self.catch_up();
+        if self.database().engine.lives(session) {
+            self.database().engine.terminate(session);
+        }
+        self.settle();
+    }
+
     /// Every backend stands still.
     pub(in crate::world) fn freeze_all(&mut self, ms: u64) {
         let all: Vec<SessionId> = self.database().engine.sessions().collect();
@@ -134,6 +170,9 @@ impl World {
         let all: Vec<SessionId> = self.database().engine.sessions().collect();
         for session in all {
             self.thaw(session);
+        }
+        for session in std::mem::take(&mut self.database().strangers) {
+            self.free_row(session);
         }
         self.end_pooler();
         self.settle();

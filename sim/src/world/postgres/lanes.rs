@@ -260,7 +260,7 @@ impl World {
         }
         process.fresh.on_reply(current.call, &reply, process.fence);
         self.start_next(pid, key.0);
-        self.give(pid, Input::Store { call: current.call, reply, origin });
+        self.give_reply(pid, current.call, reply, origin);
     }
 
     fn note_reply(&mut self, pid: Pid, reply: &Reply<Verdict>, groups: &[orbit_core::id::GroupId]) {
