@@ -89,5 +89,5 @@ fn the_requests_that_are_shown_are_valid() {
             shown += 1;
         }
     }
-    assert_eq!(shown, 14, "one for each POST, and the batch of results");
+    assert_eq!(shown, 16, "one for each POST, and the batch of results");
 }

@@ -269,7 +269,7 @@ pub enum ExecutionsCommand {
     /// Let executions go on that were held when a server took over (`--recovery hold`).
     Recover(RecoverArgs),
     /// Try executions again that are quarantined, since loading or applying them failed.
-    Release(ReleaseArgs),
+    Release(ReleaseExecutionArgs),
 }
 
 /// `orbit executions list`
@@ -427,7 +427,7 @@ pub struct Which {
 
 /// `orbit executions release`
 #[derive(Debug, Args)]
-pub struct ReleaseArgs {
+pub struct ReleaseExecutionArgs {
     #[command(flatten)]
     pub which: Which,
     #[command(flatten)]

@@ -169,6 +169,7 @@ marks! {
     PoolerFound = "server found a pooler in transaction mode in between",
     ClockSkewed = "server on a host whose wall clock is not the database's",
     RowLocked = "row that appends lock locked by a session that is no server's",
+    AppendHung = "backend of a leader's appends stood still",
     LetOthersLead = "lead given up since no append went through",
     HeldAtTakeover = "execution held by a server that took over",
     HeldOverTakeover = "execution still held after another takeover",

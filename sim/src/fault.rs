@@ -78,6 +78,8 @@ kinds! {
     SessionKilled = "session-killed",
     /// A session that is no server's locks the fence row, which appends lock, for `for_ms`.
     RowLocked = "row-locked",
+    /// The backend that runs the leader's appends stands still for `for_ms`, and no other.
+    AppendHangs = "append-hangs",
     /// A backend stands still for `for_ms`.
     SessionFrozen = "session-frozen",
     /// PostgreSQL is stopped, and started after `for_ms`.

@@ -106,7 +106,7 @@ impl ClusterPlan {
             slice_ms: *d.pick(&[400, 2_000, 10_000]),
             exits: d.chance(Ratio::new(1, 4)),
             session_timeout_ms: 5_000,
-            stuck_ms: *Dice::new(seed, Stream::Hangs).pick(&[2_000, 4_000, 10_000]),
+            stuck_ms: *Dice::new(seed, Stream::Hangs).pick(&[1_000, 2_000, 10_000]),
             lease_ms: d.chance(Ratio::new(1, 2)).then(|| *d.pick(&[3_000, 3_000, 4_000, 6_000, 15_000])),
             skew_ms: *d.pick(&[0, 500, 5_000, 60_000]),
             pooler_from_ms: d.chance(Ratio::new(1, 8)).then(|| *d.pick(&[0, 2_000, 6_000])),
@@ -188,6 +188,9 @@ pub struct DatabasePlan {
     /// Somebody's session locks the row that appends lock, and nothing else.
     #[serde(default = "off")]
     pub row_locked: Fault,
+    /// The backend that runs the leader's appends stands still, and no other.
+    #[serde(default = "off")]
+    pub append_hangs: Fault,
     /// It takes no writes.
     pub read_only: Fault,
     /// It takes no new connections.
@@ -229,7 +232,8 @@ impl DatabasePlan {
             takeover: fault(&mut d, &[60, 20], [0, 0]),
             restart: fault(&mut d, &[60, 15], [100, 3_000]),
             crash: fault(&mut d, &[100, 40], [100, 3_000]),
-            row_locked: fault(&mut Dice::new(seed, Stream::RowLock), &[100, 40], [100, 20_000]),
+            row_locked: fault(&mut Dice::new(seed, Stream::RowLock), &[60, 20, 8], [500, 20_000]),
+            append_hangs: often(&mut Dice::new(seed, Stream::Hangs), &[60, 20], [1_000, 15_000]),
             read_only: fault(&mut d, &[100, 40], [100, 4_000]),
             refuses: fault(&mut d, &[100, 40], [100, 4_000]),
             promotion: Fault { chance: Ratio::NEVER, shortest_ms: 0, longest_ms: 0 },

@@ -19,11 +19,19 @@ use serde_json::Value;
 /// See the module's documentation.
 #[derive(Clone, Debug)]
 pub(crate) enum Ask {
-    Cancel { reason: Option<String> },
-    Terminate { reason: Option<String> },
-    Recover { reason: Option<String> },
+    Cancel {
+        reason: Option<String>,
+    },
+    Terminate {
+        reason: Option<String>,
+    },
+    Recover {
+        reason: Option<String>,
+    },
     /// It is tried again; `aside`: it was set aside when somebody asked for that.
-    Release { aside: bool },
+    Release {
+        aside: bool,
+    },
     Signal(Message),
     Update(Message),
     Query(QueryName),

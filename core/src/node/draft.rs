@@ -383,8 +383,7 @@ impl<M: Mutants> Node<M> {
         let first = Recorded { seq: Seq(1), at_ms: now, event: created };
         let state = State::begin(execution, &first).expect("a first event");
         draft.answers.push((request, Response::created(started(&state, true))));
-        draft.resident =
-            Some(Resident::new(definition, state));
+        draft.resident = Some(Resident::new(definition, state));
         draft.events.push(first);
         draft.created = true;
         self.starting += 1;

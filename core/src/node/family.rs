@@ -10,9 +10,9 @@ use super::slot::{Body, Resident, Slot, Work};
 use crate::definition::{Boundary, Definition};
 use crate::execution::event::{Event, Json, Parent, Recorded, TaskError, codes};
 use crate::execution::{ChildEnd, Command, End, State, UnitStatus};
-use crate::id::{Epoch, ExecutionId, GroupId, Run, Seq, UnitKey, Version, WorkflowName};
+use crate::id::{ExecutionId, GroupId, Run, Seq, UnitKey, Version, WorkflowName};
 use crate::mutant::{Mutant, Mutants};
-use crate::store::append::{Group, Wake};
+use crate::store::append::Group;
 use crate::time::ClusterMs;
 use std::sync::Arc;
 

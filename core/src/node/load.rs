@@ -2,7 +2,7 @@
 
 use super::draft::PARK_AFTER;
 use super::slot::{Body, Resident, Work};
-use super::{Connection, LogEvent, Node, Purpose, storage_error};
+use super::{Connection, Node, Purpose, storage_error};
 use crate::api::response::{Accepted, ResultOutcome};
 use crate::execution::{State, next_wake};
 use crate::id::{Epoch, ExecutionId, Token};

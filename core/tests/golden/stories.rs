@@ -127,7 +127,7 @@ fn held_and_recovered() -> Story {
     let first = told.dispatch("charge", "worker-1");
     told.command(Command::Hold { reason: "attempts were out".into(), queued: vec!["pack".into()] });
     told.lose(first);
-    told.now = ClusterMs(told.now.0 + 600_000);
+    told.now = orbit_core::time::ClusterMs(told.now.0 + 600_000);
     told.decide();
     assert!(told.state.scheduled().next().is_none(), "nothing is handed out");
     told.command(Command::Recover { reason: Some("looked at".into()) });

@@ -8,7 +8,6 @@ use orbit_core::cluster::Recovery;
 use orbit_core::execution::event::Event;
 use orbit_core::id::{SessionId, Token};
 use orbit_core::node::LogEvent;
-use orbit_core::store::origin::Origin;
 use serde_json::json;
 use std::time::Duration;
 
@@ -209,10 +208,8 @@ fn what_is_held_is_cancelled_and_terminated_like_anything_else() {
 #[test]
 fn what_waited_when_a_replica_was_promoted_is_a_repeat_after_the_hold_too() {
     let (mut bench, _) = charging();
-    bench.origin = Some(Origin { system: 7, timeline: 1 });
-    bench.pass(Duration::from_secs(2));
-    bench.origin = Some(Origin { system: 7, timeline: 2 });
-    bench.pass(Duration::from_secs(2));
+    bench.store.doubt_tasks();
+    bench.restart();
     assert_eq!(bench.status("e"), "held");
     bench.pass(Duration::from_secs(31));
     assert_eq!(recover(&mut bench, "e").status, 200);

@@ -82,7 +82,9 @@ pub fn write(event: &LogEvent) {
         LogEvent::ExecutionHeld { execution_id, repeats } => {
             tracing::warn!(target: ENGINE, %execution_id, repeats, "execution held; it waits until it is recovered");
         }
-        LogEvent::ExecutionRecovered { execution_id } => tracing::info!(target: ENGINE, %execution_id, "execution recovered"),
+        LogEvent::ExecutionRecovered { execution_id } => {
+            tracing::info!(target: ENGINE, %execution_id, "execution recovered")
+        }
         LogEvent::WorkerRegistered { worker_id, runtime, tasks } => {
             tracing::info!(target: ENGINE, %worker_id, %runtime, tasks, "worker registered");
         }

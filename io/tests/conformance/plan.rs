@@ -202,7 +202,7 @@ pub struct Planned {
     tasks: Vec<TaskId>,
 }
 
-const STATUSES: [Status; 7] = Status::ALL;
+const STATUSES: [Status; 8] = Status::ALL;
 
 fn execution(number: u8) -> ExecutionId {
     // Ids of which one begins another, in upper and lower case, sort as their bytes do.

@@ -441,6 +441,7 @@ pub fn metrics() -> Metrics {
     Metrics {
         counters: Counters { executions_started: 7, ..Counters::default() },
         active_executions: 3,
+        held_executions: 0,
         resident_executions: 3,
         worker_sessions: 2,
         open_attempts: 1,
@@ -462,6 +463,7 @@ fn about_the_server() -> Vec<Exchange> {
         runtime_version: "0.1.0".into(),
         ir_versions: vec!["orbit-def/1".into()],
         active_executions: 3,
+        held_executions: 0,
         worker_sessions: 2,
         role: "single".into(),
         node_id: None,
@@ -494,7 +496,7 @@ fn about_the_server() -> Vec<Exchange> {
             response: Response::ok(Reply::Health(health)),
             status: 200,
             answer: json!({"status": "ok", "api_version": "orbit-api/1", "runtime_version": "0.1.0",
-                "ir_versions": ["orbit-def/1"], "active_executions": 3, "worker_sessions": 2, "role": "single",
+                "ir_versions": ["orbit-def/1"], "active_executions": 3, "held_executions": 0, "worker_sessions": 2, "role": "single",
                 "node_id": null, "term": 4, "leader": null}),
         },
         Exchange {

@@ -85,6 +85,7 @@ fn waiting() -> Vec<Waiting> {
             Reason::Update { update: "go".into(), until_ms: full.then_some(ClusterMs(1)) },
             Reason::Items { items: 3, ended: 1 },
             Reason::Child { execution_id: "a~b".into() },
+            Reason::Held,
             Reason::Server,
         ]
     };
@@ -119,6 +120,7 @@ fn is_known_reason(reason: &Reason) -> bool {
         | Reason::Update { .. }
         | Reason::Items { .. }
         | Reason::Child { .. }
+        | Reason::Held
         | Reason::Server => true,
     }
 }
@@ -208,6 +210,7 @@ fn replies() -> Vec<(Response, &'static [&'static str])> {
             runtime_version: "1".into(),
             ir_versions: vec!["orbit-def/1".into()],
             active_executions: 1,
+            held_executions: 0,
             worker_sessions: 1,
             role: "standby".into(),
             node_id: full.then(|| "n".into()),

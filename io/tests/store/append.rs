@@ -149,7 +149,7 @@ fn a_change_of_a_task_row_holds_only_in_the_state_that_it_was_decided_from() {
     store.written(fence, vec![create]);
     let token = store.claim(fence, 1, vec![want(&["pay"], &[71])])[0].token;
     let claimed = TaskState::Claimed { token };
-    let found = |task: &str, state| LoadedTask { task: task.into(), state };
+    let found = |task: &str, state| LoadedTask { task: task.into(), state, repeat: false };
     assert_eq!(store.load("a").tasks, [found("t1", claimed), found("t2", TaskState::Queued)]);
 
     let mut wrong = group(2, vec![go_on("a", 1, 1)]);

@@ -84,7 +84,7 @@ fn a_new_server_finds_the_claims_of_the_one_before_in_the_queue_again() {
     let (mut store, first) = queued(&[("t1", "pay", 1), ("t2", "pay", 2)]);
     assert_eq!(store.claim(first, 1, vec![want(&["pay"], &[1])]).len(), 1);
     let second = store.campaign(2);
-    let both = ["t1", "t2"].map(|id| LoadedTask { task: task_id(id), state: TaskState::Queued });
+    let both = ["t1", "t2"].map(|id| LoadedTask { task: task_id(id), state: TaskState::Queued, repeat: false });
     assert_eq!(store.load("a").tasks, both);
     // Not even the key of the claim is left.
     assert_eq!(ids(&store.claim(second, 1, vec![want(&["pay"], &[3, 4])])), [("t1", 3), ("t2", 4)]);

@@ -226,7 +226,7 @@ fn a_server_that_starts_reads_how_much_runs_and_what_is_queued() {
     store.claim(fence, 1, vec![want(&["claimed"], &[1])]);
     let Verdict::Recover(recovery) = store.done(Connection::Store, Transaction::Recover) else { panic!() };
     let contracts = [("pay", "1"), ("pay", "2"), ("ship", "1")].map(|(name, version)| (name.into(), version.into()));
-    assert_eq!(recovery.totals, Totals { active: 2, queued: contracts.to_vec() });
+    assert_eq!(recovery.totals, Totals { active: 2, held: 0, queued: contracts.to_vec() });
 }
 
 #[test]

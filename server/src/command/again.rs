@@ -1,7 +1,7 @@
 //! `orbit executions recover` and `release`: what stands still goes on.
 
 use super::{client, executions};
-use crate::cli::{RecoverArgs, ReleaseArgs, Which};
+use crate::cli::{RecoverArgs, ReleaseExecutionArgs, Which};
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Table};
 use orbit_sdk::{Client, Error, Execution, ExecutionsQuery, Status};
@@ -37,8 +37,8 @@ pub async fn recover(arguments: RecoverArgs) -> Result<(), Failure> {
 }
 
 /// Tries executions again that are quarantined.
-pub async fn release(arguments: ReleaseArgs) -> Result<(), Failure> {
-    let ReleaseArgs { which, remote, output } = arguments;
+pub async fn release(arguments: ReleaseExecutionArgs) -> Result<(), Failure> {
+    let ReleaseExecutionArgs { which, remote, output } = arguments;
     run(&Again::Release, which, &client(&remote)?, output.form).await
 }
 
@@ -96,17 +96,23 @@ async fn all(client: &Client, status: Status) -> Result<Vec<String>, Failure> {
 }
 
 fn show(went_on: &[Execution], form: output::Form) -> Result<(), Failure> {
-    output::list(form, &went_on, went_on, |one| one.summary.execution_id.as_str(), || {
-        let mut table = Table::new(&["EXECUTION", "WORKFLOW", "VERSION", "STATUS"]);
-        for execution in went_on {
-            let summary = &execution.summary;
-            table.row(vec![
-                summary.execution_id.clone(),
-                summary.workflow.clone(),
-                summary.version.clone(),
-                summary.status.to_string(),
-            ]);
-        }
-        table
-    })
+    output::list(
+        form,
+        &went_on,
+        went_on,
+        |one| one.summary.execution_id.as_str(),
+        || {
+            let mut table = Table::new(&["EXECUTION", "WORKFLOW", "VERSION", "STATUS"]);
+            for execution in went_on {
+                let summary = &execution.summary;
+                table.row(vec![
+                    summary.execution_id.clone(),
+                    summary.workflow.clone(),
+                    summary.version.clone(),
+                    summary.status.to_string(),
+                ]);
+            }
+            table
+        },
+    )
 }

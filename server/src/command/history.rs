@@ -214,7 +214,9 @@ fn detail(event: &Event) -> String {
             let until = event.fields.get("fire_at_ms").and_then(Value::as_i64).unwrap_or(event.at_ms);
             format!("for {} ms", until - event.at_ms)
         }
-        "StepSkipped" | "WorkflowHeld" | "WorkflowRecovered" | "CancelRequested" | "TerminateRequested" => text("reason"),
+        "StepSkipped" | "WorkflowHeld" | "WorkflowRecovered" | "CancelRequested" | "TerminateRequested" => {
+            text("reason")
+        }
         "StaleResultIgnored" => text("outcome"),
         "WorkflowStarted"
         | "StepCancelled"

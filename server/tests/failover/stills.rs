@@ -1,12 +1,13 @@
 //! A server stands still (SIGSTOP), as one does whose host is suspended or starved: its sockets stay open, and nothing
 //! ends by itself.
 
-use crate::common::cluster::health;
+use crate::common::cluster::{follows, health};
 use crate::common::raw;
 use crate::orders::Orders;
 use crate::writer::{self, PING, Said, Writers};
 use crate::{
-    STEADY, cluster, deploy, leads, pair, pair_with_standby_behind_proxy, settled, until, until_deposed, until_leads,
+    STEADY, cluster, deploy, elections, leads, pair, pair_with_standby_behind_proxy, settled, until, until_deposed,
+    until_leads,
 };
 use orbit_sdk::json;
 use orbit_support::wire::Action;
@@ -122,4 +123,53 @@ fn a_candidate_that_stands_still_between_its_raise_and_its_commit_is_passed_over
     proxy.pass_all();
     proxy.release_all();
     until("one leads and the other follows", || settled(&[health(&b), health(&c)]));
+}
+
+/// For so long a recovery lasts; longer than a check counts, and than a silent session lives (`scripts/long recovery`).
+fn recovery_lasts() -> Duration {
+    let seconds = std::env::var("RECOVERY_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(5))
+}
+
+#[test]
+fn a_recovery_that_takes_long_keeps_the_lead_and_a_server_that_stands_still_inside_it_loses_it() {
+    // A machine that is too busy for three seconds costs a lead, too: then it is tried once more.
+    let kept = (0..3).any(|_| recovers_for(recovery_lasts()));
+    assert!(kept, "each time the lead was lost before the recovery was over");
+}
+
+/// Whether the lead outlasts the recovery, but for checks that came too late.
+fn recovers_for(lasts: Duration) -> bool {
+    let cluster = cluster();
+    let (a, b) = pair(&cluster);
+    deploy(&a, PING);
+    // What whoever is elected reads first cannot be read.
+    let mut stranger = cluster.database.connect();
+    stranger.batch_execute("BEGIN; LOCK TABLE workflow_definitions IN ACCESS EXCLUSIVE MODE").expect("a lock");
+    a.process.kill();
+    until("the election", || elections(&b) > 0);
+    let c = cluster.server("c", &STEADY);
+    follows(&c);
+    let begun = Instant::now();
+    while begun.elapsed() < lasts {
+        if elections(&c) > 0 || elections(&b) > 1 {
+            let log = b.process.log();
+            assert!(log.contains("the last good check of the"), "it lost the lead otherwise: {log}");
+            return false;
+        }
+        assert!(!leads(&b) && !leads(&c), "it has recovered from what it cannot read");
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(health(&b)["role"], "leader");
+    let stopped = Instant::now();
+    b.process.signal(Signal::STOP);
+    until("the next election", || elections(&c) > 0);
+    let took = stopped.elapsed();
+    println!("the lock was another's {took:?} after the stop, inside a recovery of {:?}", begun.elapsed());
+    assert!(took < Duration::from_secs(30), "{took:?}");
+    stranger.batch_execute("ROLLBACK").expect("the lock goes");
+    until_leads(&c);
+    b.process.signal(Signal::CONT);
+    until_deposed(&b);
+    true
 }

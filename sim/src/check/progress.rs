@@ -52,7 +52,9 @@ impl Progress {
             return Due::Nothing;
         };
         match self.since {
-            Some(since) if since.0 + stuck_ms * 1_000 + SLACK_US <= sent.0 && std::mem::replace(&mut self.proved, true) => {
+            Some(since)
+                if since.0 + stuck_ms * 1_000 + SLACK_US <= sent.0 && std::mem::replace(&mut self.proved, true) =>
+            {
                 Due::GivesUp
             }
             _ => Due::Nothing,

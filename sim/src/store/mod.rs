@@ -55,6 +55,11 @@ impl ModelStore {
         self.lock = lock;
     }
 
+    /// A replica was promoted: what waits may have been handed out before.
+    pub fn doubt_tasks(&mut self) {
+        self.tables.tasks.values_mut().for_each(|task| task.repeat = true);
+    }
+
     /// Somebody deletes every definition.
     pub fn forget_definitions(&mut self) {
         self.tables.definitions.clear();

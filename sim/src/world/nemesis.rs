@@ -177,6 +177,11 @@ impl World {
         if let Some(ms) = self.faults.strikes(self.now, FaultKind::RowLocked, begins, ms) {
             self.begin_row_lock(ms);
         }
+        let begins = self.dice.locks.chance(plan.append_hangs.chance);
+        let ms = self.dice.locks.between(plan.append_hangs.bounds());
+        if let Some(ms) = self.faults.strikes(self.now, FaultKind::AppendHangs, begins, ms) {
+            self.hang_appends(ms);
+        }
         if self.strikes(FaultKind::SessionKilled, plan.session_killed).is_some() {
             self.kill_session();
         }

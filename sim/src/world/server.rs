@@ -240,7 +240,10 @@ impl World {
         self.give(pid, Input::Store { call, reply, origin });
         let leads = self.processes.get(&pid).is_some_and(|process| process.leads);
         if due == Due::GivesUp && led && leads {
-            self.fails(Violation::safety("progress", "no append goes through, other writes do, and the server leads on"));
+            self.fails(Violation::safety(
+                "progress",
+                "no append goes through, other writes do, and the server leads on",
+            ));
         }
     }
 

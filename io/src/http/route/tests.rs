@@ -444,9 +444,9 @@ fn parameters_are_refused_where_they_are_wrong() {
     assert_eq!(list.labels.len(), 1, "the same again says nothing new");
     let error = get("/v1/executions?status=done").unwrap_err();
     assert!(
-        error
-            .message
-            .ends_with("the statuses are running, held, quarantined, completed, failed, cancelled, timed_out, terminated"),
+        error.message.ends_with(
+            "the statuses are running, held, quarantined, completed, failed, cancelled, timed_out, terminated"
+        ),
         "{error:?}"
     );
 }

@@ -84,6 +84,20 @@ impl World {
         self.at(thaw, Event::Thaw(session));
     }
 
+    /// The backend that runs the leader's appends stands still, and no other.
+    pub(in crate::world) fn hang_appends(&mut self, ms: u64) {
+        let Some(leader) = self.leader() else { return };
+        let newest = self.timeline();
+        let theirs = self.database().links.values().filter(|l| l.pid == leader && l.timeline == newest);
+        let session = theirs.filter(|l| l.connection == Connection::Store).filter_map(|l| l.session).last();
+        let Some(session) = session else { return };
+        self.trace.record(self.now, "appends hang", &(session, ms));
+        self.marks.hit(Mark::AppendHung);
+        self.database().engine.freeze(session);
+        let thaw = self.now.plus_ms(ms);
+        self.at(thaw, Event::Thaw(session));
+    }
+
     /// A session that is no server's begins a transaction, in which it locks the fence row.
     pub(in crate::world) fn begin_row_lock(&mut self, ms: u64) {
         self.catch_up();
@@ -104,7 +118,7 @@ impl World {
         if !engine.lives(session) {
             return;
         }
-        if engine.is_busy(session) {
+        if engine.is_busy(session) || !engine.in_transaction(session) {
             return self.at(self.now.plus_ms(1), Event::LocksRow(session));
         }
         engine.start(session, Command::Run(Program::new(ClearHolder { fence }.into())));

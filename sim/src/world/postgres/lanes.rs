@@ -11,7 +11,7 @@ use crate::world::World;
 use crate::world::disk::Stage;
 use crate::world::server::Pid;
 use orbit_core::mutant::{Mutant, Mutants};
-use orbit_core::node::{CallId, Connection, Input};
+use orbit_core::node::{CallId, Connection};
 use orbit_core::store::executor::{Ask, Executor, Frame};
 use orbit_core::store::origin::Origin;
 use orbit_core::store::outcome::{self, Cause, Fact, FailureKind, Phase, Reply};

@@ -137,7 +137,8 @@ fn message(what: &str, key: &str) -> Value {
 
 /// Fields stand where they mean something: those of an attempt with the first four reasons.
 fn waiting() -> Value {
-    let reasons = ["no_worker", "queued", "running", "retry", "sleep", "signal", "update", "items", "child", "held", "server"];
+    let reasons =
+        ["no_worker", "queued", "running", "retry", "sleep", "signal", "update", "items", "child", "held", "server"];
     Object::answer("A step that has begun and not ended, and what it waits for.")
         .with("step_id", text())
         .maybe(
