@@ -97,6 +97,8 @@ impl Request {
             Request::Wait { .. } => "wait",
             Request::Cancel { .. } => "cancel",
             Request::Terminate { .. } => "terminate",
+            Request::Recover { .. } => "recover",
+            Request::Release { .. } => "release",
             Request::Signal { .. } => "signal",
             Request::Update { .. } => "update",
             Request::Query { .. } => "query",
