@@ -115,11 +115,17 @@ pub enum Mutant {
     HoldForgetsRepeats,
     /// A leader whose appends hang goes on leading as long as the database answers anything.
     AnyAnswerIsProgress,
+    /// The term is raised on another connection than the one that holds the election lock.
+    TermRaisedElsewhere,
+    /// A campaign does not look at the version of the tables.
+    OlderServerLeads,
+    /// A change of the mode leaves the fence as it is.
+    ModeChangeKeepsFence,
 }
 
 impl Mutant {
     /// All of them, in the order of the enum.
-    pub const ALL: [Mutant; 44] = [
+    pub const ALL: [Mutant; 47] = [
         Mutant::ResponseBeforeCommit,
         Mutant::MemoryBeforeCommit,
         Mutant::RedeliveryUnflagged,
@@ -164,5 +170,8 @@ impl Mutant {
         Mutant::LockThroughPooler,
         Mutant::HoldForgetsRepeats,
         Mutant::AnyAnswerIsProgress,
+        Mutant::TermRaisedElsewhere,
+        Mutant::OlderServerLeads,
+        Mutant::ModeChangeKeepsFence,
     ];
 }

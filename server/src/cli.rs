@@ -576,6 +576,38 @@ pub struct NodesArgs {
 pub enum ClusterCommand {
     /// Have the leader finish what is in flight and hand the lead over; shows who leads then.
     StepDown(StepDownArgs),
+    /// How the servers of a database share the work.
+    #[command(subcommand)]
+    Mode(ModeCommand),
+}
+
+/// `orbit cluster mode …`
+#[derive(Debug, Subcommand)]
+pub enum ModeCommand {
+    /// Change it while no server lives; those that are started from then on must be of this mode.
+    Set(SetModeArgs),
+}
+
+/// `orbit cluster mode set`
+#[derive(Debug, Args)]
+pub struct SetModeArgs {
+    /// What the servers are from now on.
+    #[arg(value_enum)]
+    pub mode: SetTo,
+    /// How the leader of a cluster is elected from now on [default: lock].
+    #[arg(long, value_enum)]
+    pub election: Option<crate::config::Election>,
+    #[command(flatten)]
+    pub database: DbArgs,
+}
+
+/// A mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum SetTo {
+    /// One server, without --cluster.
+    Single,
+    /// Servers with --cluster, of which one leads.
+    Standby,
 }
 
 /// `orbit cluster step-down`

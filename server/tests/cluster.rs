@@ -243,11 +243,41 @@ async fn servers_of_different_modes_are_refused_on_one_database() {
     alone.arg(&url);
     let alone = aside(|| run(alone)).await;
     assert_eq!(alone.code, 1, "{alone:?}");
+    let lives = mode_set(&url, &["single"]);
+    let lives = aside(|| run(lives)).await;
+    assert_eq!((lives.code, lives.stdout.as_str()), (1, ""), "{lives:?}");
+    assert!(lives.stderr.contains("a server lives: `a` on host") && lives.stderr.contains("stop every"), "{lives:?}");
     a.process.kill();
     let mut alone = orbit(&["server", "--addr", "127.0.0.1:0", "--db"]);
     alone.arg(&url);
     let alone = aside(|| run(alone)).await;
     assert!(alone.stderr.contains("servers in standby mode") && alone.stderr.contains("--cluster"), "{alone:?}");
+    // It says what would change that, and so it does once nobody has said for a while that it lives.
+    assert!(alone.stderr.contains("orbit cluster mode set single"), "{alone:?}");
+    let to = url.clone();
+    let set = move || Some(run(mode_set(&to, &["single"]))).filter(|set| set.code == 0);
+    let changed = aside(|| wait_for("silence", PATIENCE, set)).await;
+    assert!(changed.stdout.contains("one that is alone from now on; they were a standby cluster"), "{changed:?}");
+    let again = mode_set(&url, &["single", "-o", "json"]);
+    let again = aside(|| run(again)).await.json();
+    assert_eq!((&again["changed"], &again["mode"]), (&json!(false), &json!("single")), "{again}");
+    let on_sqlite = mode_set(&cluster.folder.path().join("orbit.db").display().to_string(), &["standby"]);
+    let on_sqlite = aside(|| run(on_sqlite)).await;
+    assert_eq!(on_sqlite.code, 2, "{on_sqlite:?}");
+    // Servers of the mode of before are refused now, and one that is alone is not.
+    let mut b = orbit(&["server", "--cluster", "--node-id", "b", "--addr", "127.0.0.1:0", "--db"]);
+    b.arg(&url);
+    let b = aside(|| run(b)).await;
+    assert_eq!(b.code, 1, "{b:?}");
+    assert!(b.stderr.contains("orbit cluster mode set standby --election lock"), "{b:?}");
+    let any = "127.0.0.1:0".parse().expect("an address");
+    Server::spawn_on(&url, cluster.folder.path(), any, &[]).ready().await;
+}
+
+fn mode_set(url: &str, arguments: &[&str]) -> std::process::Command {
+    let mut set = orbit(&["cluster", "mode", "set"]);
+    set.args(arguments).args(["--db", url]);
+    set
 }
 
 #[tokio::test]

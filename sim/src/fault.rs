@@ -100,6 +100,10 @@ kinds! {
     AnswerSlow = "answer-slow",
     /// The end of a dead server's connection reaches PostgreSQL late.
     SilentDeath = "silent-death",
+    /// The tables are brought to a version that older servers do not know.
+    Migration = "migration",
+    /// With every server stopped, the leader is elected otherwise, and after `for_ms` as before.
+    ModeChange = "mode-change",
     /// For `for_ms`, new connections with PostgreSQL lead to a pooler in transaction mode.
     Pooler = "pooler",
     /// The wall clock of a server's host is ahead of the database's by `for_ms`.

@@ -89,6 +89,12 @@ pub struct ClusterPlan {
     /// From this time to the healing, new connections lead to a pooler in transaction mode, with so many backends.
     pub pooler_from_ms: Option<u64>,
     pub pooler_backends: usize,
+    /// At this time the tables are brought to a version that only the first `newer` servers know.
+    pub migrates_at_ms: Option<u64>,
+    pub newer: u32,
+    /// From this time on the operator changes how the leader is elected, and back after so long.
+    pub mode_from_ms: Option<u64>,
+    pub mode_for_ms: u64,
 }
 
 impl ClusterPlan {
@@ -111,6 +117,10 @@ impl ClusterPlan {
             skew_ms: *d.pick(&[0, 500, 5_000, 60_000]),
             pooler_from_ms: d.chance(Ratio::new(1, 8)).then(|| *d.pick(&[0, 2_000, 6_000])),
             pooler_backends: *d.pick(&[2, 3, 6]),
+            migrates_at_ms: d.chance(Ratio::new(1, 4)).then(|| *d.pick(&[1_000, 3_000, 6_000])),
+            newer: *d.pick(&[1, 1, 2]),
+            mode_from_ms: d.chance(Ratio::new(1, 8)).then(|| *d.pick(&[2_000, 5_000])),
+            mode_for_ms: *d.pick(&[200, 3_000]),
         })
     }
 }

@@ -16,7 +16,7 @@ fn incarnation(n: u128) -> Incarnation {
 
 fn campaign(store: &mut ModelStore, n: u128) -> Fence {
     let holder = Holder { node_id: NodeId::new("node"), host: "host".into(), pid: 1, addr: None, since_ms: WallMs(0) };
-    let campaign = Campaign { mode: orbit_core::cluster::Mode::Single, incarnation: incarnation(n), holder };
+    let campaign = Campaign::new(orbit_core::cluster::Mode::Single, incarnation(n), holder);
     match store.run(Transaction::Campaign(campaign)) {
         Reply::Done(Verdict::Campaign(CampaignVerdict::Won { term, .. })) => {
             Fence { term, incarnation: incarnation(n) }

@@ -3,4 +3,4 @@
 pub mod clock;
 pub mod role;
 
-pub use role::{Election, Mode, OnLostLease, Recovery, Role, Standby};
+pub use role::{Elected, Election, Mode, OnLostLease, Recovery, Role, Standby};

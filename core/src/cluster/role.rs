@@ -40,6 +40,14 @@ impl Role {
             Role::Standby(_) => Mode::Standby,
         }
     }
+
+    /// How its leader is elected; one that is alone takes the lock.
+    pub fn elected(&self) -> Elected {
+        match self {
+            Role::Single => Elected::Lock,
+            Role::Standby(standby) => standby.election.recorded(),
+        }
+    }
 }
 
 /// A server of a standby cluster.
@@ -69,11 +77,37 @@ pub enum Election {
 }
 
 impl Election {
+    /// As a database records it.
+    pub fn recorded(self) -> Elected {
+        match self {
+            Election::Lock => Elected::Lock,
+            Election::Lease { .. } => Elected::Lease,
+        }
+    }
+
     /// How often the lease is renewed by its holder, and asked for by those who wait; none where there is none.
     pub fn third(self) -> Option<Duration> {
         match self {
             Election::Lock => None,
             Election::Lease { ttl } => Some(ttl / 3),
+        }
+    }
+}
+
+/// How a database records that its leader is elected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Elected {
+    Lock,
+    Lease,
+}
+
+impl Elected {
+    /// As `orbit_cluster` has it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Elected::Lock => "lock",
+            Elected::Lease => "lease",
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::cluster::{Recovery, Role};
 use crate::id::NodeId;
 use crate::store::calls::Deadlines;
+use crate::store::transaction::SCHEMA_VERSION;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -40,6 +41,8 @@ pub struct NodeConfig {
     pub role: Role,
     /// What becomes of executions of which an attempt is out when it takes over (goes on with them by default).
     pub recovery: Recovery,
+    /// The newest version of the tables that it knows; another one than [`SCHEMA_VERSION`] is of another release.
+    pub schema: u32,
     pub limits: Limits,
 }
 
@@ -135,6 +138,7 @@ impl NodeConfig {
             stop_deadline: Duration::from_secs(10),
             role: Role::Single,
             recovery: Recovery::Auto,
+            schema: SCHEMA_VERSION,
             limits: Limits::default(),
         }
     }

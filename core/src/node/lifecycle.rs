@@ -14,7 +14,7 @@ use crate::mutant::{Mutant, Mutants};
 use crate::node::slot::{Body, Slot};
 use crate::store::append::{Fence, Wake};
 use crate::store::outcome::{Failure, FailureKind};
-use crate::store::statement::{DefinitionRow, Holder, LockState, ReadDue};
+use crate::store::statement::{CampaignRule, DefinitionRow, Holder, LockState, ReadDue};
 use crate::store::transaction::{Campaign, CampaignVerdict, Transaction, Verdict};
 use crate::time::Mono;
 use std::sync::Arc;
@@ -184,10 +184,33 @@ impl<M: Mutants> Node<M> {
             addr: self.config.addr.clone(),
             since_ms: self.now.wall,
         };
-        let campaign = Campaign { mode: self.config.role.mode(), incarnation: self.incarnation, holder };
+        let campaign = Campaign {
+            schema: self.config.schema,
+            rule: self.campaign_rule(),
+            ..Campaign::new(self.config.role.mode(), self.incarnation, holder)
+        };
         match self.lease_ttl() {
             Some(ttl) => self.take_lease(campaign, ttl),
-            None => self.send(Connection::Election, Transaction::Campaign(campaign), Purpose::Campaign),
+            None if campaign.rule == CampaignRule::ElsewhereThanLocked && !self.cluster.locked_elsewhere => {
+                self.stand_in_line();
+            }
+            None => {
+                let connection = match std::mem::take(&mut self.cluster.locked_elsewhere) {
+                    true => Connection::Store,
+                    false => Connection::Election,
+                };
+                self.send(connection, Transaction::Campaign(campaign), Purpose::Campaign);
+            }
+        }
+    }
+
+    fn campaign_rule(&self) -> CampaignRule {
+        if self.mutants.planted(Mutant::OlderServerLeads) {
+            return CampaignRule::AnySchema;
+        }
+        match self.mutants.planted(Mutant::TermRaisedElsewhere) && self.standby().is_some() {
+            true => CampaignRule::ElsewhereThanLocked,
+            false => CampaignRule::Sound,
         }
     }
 
@@ -263,24 +286,36 @@ impl<M: Mutants> Node<M> {
             CampaignVerdict::Pooled => self.unservable(POOLED.into()),
             CampaignVerdict::NewerSchema { found } => self.unservable(format!(
                 "the database has schema version {found}, and this server knows up to {}: run a newer orbit",
-                crate::store::transaction::SCHEMA_VERSION
+                self.config.schema
             )),
-            CampaignVerdict::OtherMode { found } => self.unservable(match self.config.role.mode() {
-                Mode::Single => format!(
-                    "the database belongs to servers in {found} mode, and this one would be alone: start it with --cluster"
-                ),
-                mode => format!(
-                    "the database belongs to servers in {found} mode, and this one is of {} mode: start it as they are, or \
-                     give it a database of its own",
-                    mode.as_str()
-                ),
-            }),
-            CampaignVerdict::OtherElection { found } => self.unservable(format!(
-                "the servers of this database elect their leader by {found}, and this one would be elected by {}: two \
-                 elections elect two leaders; start it with --election {found}, as they are",
-                if self.lease_ttl().is_some() { "lease" } else { "lock" }
-            )),
+            unfit @ (CampaignVerdict::OtherMode { .. } | CampaignVerdict::OtherElection { .. }) => self.is_unfit(unfit),
         }
+    }
+
+    /// The database is of servers that take part otherwise.
+    pub(super) fn is_unfit(&mut self, verdict: CampaignVerdict) {
+        let (mode, elected) = (self.config.role.mode(), self.config.role.elected().as_str());
+        let set = match mode {
+            Mode::Single => "orbit cluster mode set single".to_owned(),
+            Mode::Standby => format!("orbit cluster mode set standby --election {elected}"),
+        };
+        self.unservable(match verdict {
+            CampaignVerdict::OtherMode { found } if mode == Mode::Single => format!(
+                "the database belongs to servers in {found} mode, and this one would be alone: start it with --cluster, or \
+                 stop them all and run `{set}`"
+            ),
+            CampaignVerdict::OtherMode { found } => format!(
+                "the database belongs to servers in {found} mode, and this one is of {} mode: start it as they are, give \
+                 it a database of its own, or stop them all and run `{set}`",
+                mode.as_str()
+            ),
+            CampaignVerdict::OtherElection { found } => format!(
+                "the servers of this database elect their leader by {found}, and this one would be elected by {elected}: \
+                 two elections elect two leaders; start it with --election {found}, as they are, or stop them all and run \
+                 `{set}`"
+            ),
+            other => unreachable!("{other:?} is not about how servers take part"),
+        });
     }
 
     /// It is the writer, as far as it was told by what was sent then: it reads what it must know.

@@ -18,7 +18,7 @@ use crate::mutant::{Mutant, Mutants};
 use crate::node::request::Read;
 use crate::store::outcome::Failure;
 use crate::store::statement::{DefinitionRow, FenceRow, LockState, ReadSummary, StandInLine};
-use crate::store::transaction::{Transaction, Verdict};
+use crate::store::transaction::{Transaction, Verdict, unfit};
 use crate::time::Mono;
 use rand_chacha::rand_core::Rng;
 use std::collections::BTreeSet;
@@ -35,6 +35,8 @@ pub(crate) struct Cluster {
     held: Mono,
     unmoved: Mono,
     pub(super) lease: Lease,
+    /// The planted mistake: the lock is held, and the term is raised on another connection.
+    pub(super) locked_elsewhere: bool,
     /// The lead is being handed over.
     pub(super) handing: Option<HandOver>,
 }
@@ -94,7 +96,10 @@ impl<M: Mutants> Node<M> {
         }
         match outcome {
             // That the lock is a backend's that is not this connection's, the campaign finds out, and says.
-            Ok(Verdict::Line(LockState::Mine | LockState::Pooled)) => self.campaign(),
+            Ok(Verdict::Line(LockState::Mine | LockState::Pooled)) => {
+                self.cluster.locked_elsewhere = self.mutants.planted(Mutant::TermRaisedElsewhere);
+                self.campaign();
+            }
             Ok(Verdict::Line(LockState::Others)) if sent + LOCK_PAUSE <= self.now.mono => self.stand_in_line(),
             // It has not waited.
             Ok(Verdict::Line(LockState::Others)) => self.campaign_later(),
@@ -105,6 +110,11 @@ impl<M: Mutants> Node<M> {
 
     /// The fence row, read by one who follows: who leads, and whether those who wait have waited for long enough.
     pub(super) fn follow(&mut self, row: FenceRow) {
+        if let Some(verdict) = unfit(&row, self.config.role.mode(), self.config.role.elected()) {
+            // The mode was changed under its feet.
+            self.refuse_all("the cluster's mode was changed");
+            return self.is_unfit(verdict);
+        }
         let now = (row.fence.term, leader_of(&row));
         let leader = now.1.clone();
         self.see_successor(&row, leader.as_ref());

@@ -7,20 +7,21 @@
 //! A condition that was looked at before a wait for a row's lock stands although time has passed (postgres-rules, R5). So
 //! the row is locked first, and what is locked is judged after.
 
+use crate::cluster::Elected;
 use crate::id::{Incarnation, NodeId, Term};
 use crate::store::append::Fence;
 use crate::store::statement::{
     ClearHolder, FenceRow, FreeLease, LeaseSeen, MoveFence, ReadFence, ReadLease, RenewLease, RequeueClaims, Rows,
     SeizeLease, TakeLease, TypedStatement,
 };
-use crate::store::transaction::{Campaign, CampaignVerdict, Step, Verdict, elected_otherwise, unfit, was_promoted};
+use crate::store::transaction::{Campaign, CampaignVerdict, Step, Verdict, was_promoted};
 use crate::time::{ClusterMs, WallMs};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use uuid::Uuid;
 
 /// How a database records this election in `orbit_cluster`.
-pub const LEASE: &str = "lease";
+pub const LEASE: &str = Elected::Lease.as_str();
 
 /// Who holds the lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -153,7 +154,7 @@ impl LeaseCampaign {
     /// What only reads first: one who waits for the lease writes nothing. Then the lease, the fence and the claims, in this
     /// order everywhere; the lease is kept only where the fence is still what was seen.
     pub(super) fn step(&self, seen: &[Rows]) -> Step {
-        let Campaign { mode, incarnation, holder } = &self.campaign;
+        let Campaign { mode, incarnation, holder, .. } = &self.campaign;
         let stop = |verdict| Step::Stop(Verdict::Campaign(verdict));
         let (fence, lease, later) = match seen {
             [fence, lease, later @ ..] => (ReadFence::of(fence), ReadLease::of(lease), later),
@@ -161,7 +162,7 @@ impl LeaseCampaign {
         };
         match later {
             [] => {
-                if let Some(verdict) = unfit(fence, *mode).or_else(|| elected_otherwise(fence, *mode, LEASE)) {
+                if let Some(verdict) = self.campaign.unfit(fence, Elected::Lease) {
                     return stop(verdict);
                 }
                 let left = lease.row.left(self.rule.clock(lease.clock));
@@ -185,14 +186,18 @@ impl LeaseCampaign {
                     let after = Fence { term: *epoch, incarnation: *incarnation };
                     let holder = Some(holder.clone());
                     let timeline = fence.origin.map(|origin| origin.timeline);
-                    let to = MoveFence { expected: fence.fence, after, mode: *mode, holder, timeline };
-                    Step::Send(vec![to.into()])
+                    let (expected, mode, election) = (fence.fence, *mode, Elected::Lease);
+                    let to = MoveFence { expected, after, mode, election, holder, timeline };
+                    Step::Send(vec![to.into(), ReadFence.into()])
                 }
             },
-            [_, moved] if !*MoveFence::of(moved) => stop(CampaignVerdict::Lost),
-            [_, _] => {
-                Step::Last(vec![RequeueClaims { incarnation: *incarnation, promoted: was_promoted(fence) }.into()])
-            }
+            [_, moved, again] => match self.campaign.too_old(ReadFence::of(again)) {
+                _ if !*MoveFence::of(moved) => stop(CampaignVerdict::Lost),
+                Some(verdict) => stop(verdict),
+                None => {
+                    Step::Last(vec![RequeueClaims { incarnation: *incarnation, promoted: was_promoted(fence) }.into()])
+                }
+            },
             _ => unreachable!("a campaign has four steps"),
         }
     }
@@ -256,6 +261,7 @@ impl ReleaseByForce {
                     expected: fence.fence,
                     after,
                     mode: crate::cluster::Mode::Standby,
+                    election: Elected::Lease,
                     holder: None,
                     // Nobody has looked at what may have been handed out before a promotion.
                     timeline: fence.raised_on,

@@ -15,6 +15,7 @@ pub mod append;
 pub mod calls;
 pub mod executor;
 pub mod lease;
+pub mod mode;
 pub mod origin;
 pub mod outcome;
 mod sending;

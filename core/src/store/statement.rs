@@ -6,7 +6,7 @@
 //! [`judge`]: crate::store::append::judge
 
 use crate::api::request::Contract;
-use crate::cluster::Mode;
+use crate::cluster::{Elected, Mode};
 use crate::execution::event::Labels;
 use crate::id::{
     CallKey, ClusterId, ContractVersion, DefinitionHash, ExecutionId, Incarnation, NodeId, Run, Seq, TaskId, TaskName,
@@ -83,7 +83,7 @@ statements! {
     RequeueStrays => Vec<(TaskName, ContractVersion)>,
     /// Names no holder any more, if the fence is still this one.
     ClearHolder => bool,
-    /// Moves the fence to where a lease says, if it is still the expected one.
+    /// Moves the fence to where a lease says, or a change of the mode, if it is still the expected one.
     MoveFence => bool,
     /// Reads the lease and the database's clock.
     ReadLease => LeaseSeen,
@@ -212,6 +212,20 @@ pub struct RaiseFence {
     pub holder: Holder,
     /// Where it was decided.
     pub timeline: Option<u32>,
+    pub rule: CampaignRule,
+}
+
+/// How a campaign is decided. All but the first are mistakes, which only simulated servers make; `io` refuses to run them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CampaignRule {
+    /// By whoever holds the lock, on the session that holds it, with tables that it knows.
+    #[default]
+    Sound,
+    /// On another session than the one that took the lock.
+    ElsewhereThanLocked,
+    /// Whatever the version of the tables.
+    AnySchema,
 }
 
 /// See [`Statement::RequeueClaims`]: every claim but those of this incarnation.
@@ -243,12 +257,13 @@ pub struct ClearHolder {
     pub fence: Fence,
 }
 
-/// See [`Statement::MoveFence`]. It waits for appends that are under way.
+/// See [`Statement::MoveFence`]. It waits for appends that are under way. The mode and the election are those from then on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MoveFence {
     pub expected: Fence,
     pub after: Fence,
     pub mode: Mode,
+    pub election: Elected,
     /// None where nobody leads from now on.
     pub holder: Option<Holder>,
     /// Where it was decided.

@@ -1,10 +1,11 @@
 //! Every transaction that exists: a list of statements whose next step is a pure function of the rows seen so far
 //! (protocols, 1).
 
-use crate::cluster::Mode;
+use crate::cluster::{Elected, Mode};
 use crate::id::{ClusterId, ContractVersion, Incarnation, TaskName, Term};
 use crate::store::append::{Append, Fence, GroupOutcome};
 use crate::store::lease::{self, ForceVerdict, LeaseCampaign, ReleaseByForce};
+use crate::store::mode::{ModeVerdict, SetMode};
 use crate::store::statement::*;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -35,6 +36,8 @@ pub enum Transaction {
     FreeLease(Fence),
     /// Takes the lease away from whoever holds it, for the operator.
     ForceLease(ReleaseByForce),
+    /// Changes the mode, or the election, while no server lives, for the operator.
+    SetMode(SetMode),
     /// Reads the lease, for people.
     Lease,
     /// Records decisions.
@@ -79,6 +82,16 @@ pub struct Campaign {
     pub mode: Mode,
     pub incarnation: Incarnation,
     pub holder: Holder,
+    /// The newest version of the tables that it knows.
+    pub schema: u32,
+    pub rule: CampaignRule,
+}
+
+impl Campaign {
+    /// Of a server of this version.
+    pub fn new(mode: Mode, incarnation: Incarnation, holder: Holder) -> Campaign {
+        Campaign { mode, incarnation, holder, schema: SCHEMA_VERSION, rule: CampaignRule::Sound }
+    }
 }
 
 /// See [`Transaction::KeepWorkers`].
@@ -104,6 +117,7 @@ pub enum Verdict {
     /// Whether the lease was this holder's, and not over.
     Renew(bool),
     Force(ForceVerdict),
+    SetMode(ModeVerdict),
     Lease(LeaseSeen),
     /// One outcome for each group, in order.
     Append(Vec<GroupOutcome>),
@@ -182,6 +196,7 @@ impl Transaction {
             Transaction::RenewLease(_) => "renew_lease",
             Transaction::FreeLease(_) => "free_lease",
             Transaction::ForceLease(_) => "force_lease",
+            Transaction::SetMode(_) => "set_mode",
             Transaction::Lease => "lease",
             Transaction::Append(_) => "append",
             Transaction::Claim(_) => "claim",
@@ -221,6 +236,7 @@ impl Transaction {
                 | Transaction::RenewLease(_)
                 | Transaction::FreeLease(_)
                 | Transaction::ForceLease(_)
+                | Transaction::SetMode(_)
                 | Transaction::Append(_)
                 | Transaction::Claim(_)
                 | Transaction::Sweep(_)
@@ -245,6 +261,7 @@ impl Transaction {
             Transaction::RenewLease(renew) => Step::Last(vec![renew.clone().into()]),
             Transaction::FreeLease(fence) => lease::free(*fence),
             Transaction::ForceLease(force) => force.step(seen),
+            Transaction::SetMode(set) => set.step(seen),
             Transaction::Lease => Step::Last(vec![ReadLease.into()]),
             Transaction::Append(_) => unreachable!("an append has a course of its own: `sending`"),
             Transaction::Claim(claim) => Step::Last(vec![claim.clone().into()]),
@@ -283,6 +300,7 @@ impl Transaction {
             Transaction::RenewLease(_) => Verdict::Renew(*RenewLease::of(last())),
             Transaction::FreeLease(_) => Verdict::Release(*ClearHolder::of(last())),
             Transaction::ForceLease(force) => force.verdict(seen),
+            Transaction::SetMode(set) => set.verdict(seen),
             Transaction::Lease => Verdict::Lease(ReadLease::of(last()).clone()),
             Transaction::Append(_) => unreachable!("an append has a course of its own: `sending`"),
             Transaction::Claim(_) => Verdict::Claim(ClaimTasks::of(last()).clone()),
@@ -325,21 +343,18 @@ fn stand_in_line(wait: &StandInLine, seen: &[Rows]) -> Step {
 }
 
 /// How a database records the election by lock in `orbit_cluster`.
-pub const LOCK: &str = "lock";
+pub const LOCK: &str = Elected::Lock.as_str();
 
-/// Why a server of this mode is not for this database.
-pub(super) fn unfit(row: &FenceRow, mode: Mode) -> Option<CampaignVerdict> {
-    if row.schema_version > SCHEMA_VERSION {
-        return Some(CampaignVerdict::NewerSchema { found: row.schema_version });
+/// Why a server that is elected like this is not for this database: of another mode it would not know what the others rely
+/// on, and two elections at once elect two leaders. A database that nobody has written yet is of whatever mode comes first.
+pub fn unfit(row: &FenceRow, mode: Mode, elected: Elected) -> Option<CampaignVerdict> {
+    if row.fence.term == Term(0) {
+        return None;
     }
-    // A database that nobody has written yet is of whatever mode comes first.
-    let other = row.mode != mode.as_str() && row.fence.term > Term(0);
-    other.then(|| CampaignVerdict::OtherMode { found: row.mode.clone() })
-}
-
-/// Why a server that is elected like this is not for this database: two elections at once elect two leaders.
-pub(super) fn elected_otherwise(row: &FenceRow, mode: Mode, election: &str) -> Option<CampaignVerdict> {
-    let other = mode == Mode::Standby && row.election != election && row.fence.term > Term(0);
+    if row.mode != mode.as_str() {
+        return Some(CampaignVerdict::OtherMode { found: row.mode.clone() });
+    }
+    let other = mode == Mode::Standby && row.election != elected.as_str();
     other.then(|| CampaignVerdict::OtherElection { found: row.election.clone() })
 }
 
@@ -350,44 +365,67 @@ pub(super) fn was_promoted(row: &FenceRow) -> bool {
 }
 
 impl Campaign {
-    /// The lock and the fence row first; then, if the lock is ours and so are mode and schema version, the raise, and
-    /// back with every claim of an incarnation that is no more (protocols, 8, 11 and 21).
+    /// Why its server must not lead this database.
+    pub(super) fn unfit(&self, row: &FenceRow, elected: Elected) -> Option<CampaignVerdict> {
+        self.too_old(row).or_else(|| unfit(row, self.mode, elected))
+    }
+
+    /// Tables that it does not know. It is looked at once more when the fence is raised and nobody changes the tables any
+    /// more: whoever does share-locks the fence first.
+    pub(super) fn too_old(&self, row: &FenceRow) -> Option<CampaignVerdict> {
+        let too_old = row.schema_version > self.schema && self.rule != CampaignRule::AnySchema;
+        too_old.then_some(CampaignVerdict::NewerSchema { found: row.schema_version })
+    }
+
+    /// The lock and the fence row first; then, if the lock is ours and so are mode and schema version, the raise; then back
+    /// with every claim of an incarnation that is no more (protocols, 8, 11 and 21).
     fn step(&self, seen: &[Rows]) -> Step {
-        let [lock, fence] = seen else { return Step::Send(vec![TakeLock.into(), ReadFence.into()]) };
-        let row = ReadFence::of(fence);
-        match TakeLock::of(lock) {
-            LockState::Mine => {}
-            LockState::Others => {
-                return Step::Stop(Verdict::Campaign(CampaignVerdict::Held { holder: row.holder.clone() }));
+        let stop = |verdict| Step::Stop(Verdict::Campaign(verdict));
+        let elsewhere = self.rule == CampaignRule::ElsewhereThanLocked;
+        let (lock, row, later) = match seen {
+            [lock, fence, later @ ..] => (lock, ReadFence::of(fence), later),
+            _ if elsewhere => return Step::Send(vec![ReadFence.into(), ReadFence.into()]),
+            _ => return Step::Send(vec![TakeLock.into(), ReadFence.into()]),
+        };
+        match later {
+            [] => {
+                match if elsewhere { LockState::Mine } else { *TakeLock::of(lock) } {
+                    LockState::Mine => {}
+                    LockState::Others => return stop(CampaignVerdict::Held { holder: row.holder.clone() }),
+                    LockState::Pooled => return stop(CampaignVerdict::Pooled),
+                }
+                if let Some(verdict) = self.unfit(row, Elected::Lock) {
+                    return stop(verdict);
+                }
+                // A repetition of a campaign whose outcome was unknown, and which was won.
+                if row.fence.incarnation == self.incarnation {
+                    return Step::Stop(self.won(row.fence.term, row));
+                }
+                let raise = RaiseFence {
+                    expected: row.fence,
+                    mode: self.mode,
+                    incarnation: self.incarnation,
+                    holder: self.holder.clone(),
+                    timeline: row.origin.map(|origin| origin.timeline),
+                    rule: self.rule,
+                };
+                Step::Send(vec![raise.into(), ReadFence.into()])
             }
-            LockState::Pooled => return Step::Stop(Verdict::Campaign(CampaignVerdict::Pooled)),
+            [raised, again] => match self.too_old(ReadFence::of(again)) {
+                _ if RaiseFence::of(raised).is_none() => stop(CampaignVerdict::Lost),
+                Some(verdict) => stop(verdict),
+                None => {
+                    let promoted = was_promoted(row);
+                    Step::Last(vec![RequeueClaims { incarnation: self.incarnation, promoted }.into()])
+                }
+            },
+            _ => unreachable!("a campaign has three steps"),
         }
-        if let Some(verdict) = unfit(row, self.mode).or_else(|| elected_otherwise(row, self.mode, LOCK)) {
-            return Step::Stop(Verdict::Campaign(verdict));
-        }
-        // A repetition of a campaign whose outcome was unknown, and which was won.
-        if row.fence.incarnation == self.incarnation {
-            return Step::Stop(self.won(row.fence.term, row));
-        }
-        Step::Last(vec![
-            RaiseFence {
-                expected: row.fence,
-                mode: self.mode,
-                incarnation: self.incarnation,
-                holder: self.holder.clone(),
-                timeline: row.origin.map(|origin| origin.timeline),
-            }
-            .into(),
-            RequeueClaims { incarnation: self.incarnation, promoted: was_promoted(row) }.into(),
-        ])
     }
 
     fn verdict(&self, seen: &[Rows]) -> Verdict {
-        let row = ReadFence::of(&seen[1]);
-        match RaiseFence::of(&seen[2]) {
-            Some(term) => self.won(*term, row),
-            None => Verdict::Campaign(CampaignVerdict::Lost),
-        }
+        let term = RaiseFence::of(&seen[2]).expect("whoever goes on has raised the fence");
+        self.won(term, ReadFence::of(&seen[1]))
     }
 
     fn won(&self, term: Term, before: &FenceRow) -> Verdict {

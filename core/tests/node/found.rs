@@ -121,7 +121,7 @@ fn a_start_that_may_have_been_written_before_the_fence_moved_is_not_called_fence
     bench.run(transaction);
     let holder = Holder { node_id: "o".into(), host: String::new(), pid: 1, addr: None, since_ms: WallMs(0) };
     let incarnation = Incarnation(uuid::Uuid::from_u128(77));
-    bench.run(Transaction::Campaign(Campaign { mode: orbit_core::cluster::Mode::Single, incarnation, holder }));
+    bench.run(Transaction::Campaign(Campaign::new(orbit_core::cluster::Mode::Single, incarnation, holder)));
     bench.pass(Duration::from_secs(2));
     assert_eq!(bench.exit, Some(1));
     assert_eq!(code(&bench.answer(start)), "OUTCOME_UNKNOWN");

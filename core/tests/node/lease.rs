@@ -36,7 +36,7 @@ fn leader() -> Bench {
 fn other_asks(bench: &mut Bench, incarnation: Incarnation) -> CampaignVerdict {
     let addr = Some("http://m:7233".into());
     let holder = Holder { node_id: "m".into(), host: "h".into(), pid: 1, addr, since_ms: WallMs(0) };
-    let campaign = Campaign { mode: Mode::Standby, incarnation, holder };
+    let campaign = Campaign::new(Mode::Standby, incarnation, holder);
     let take = LeaseCampaign { campaign, ttl: TTL, rule: LeaseRule::Sound };
     match bench.run(Transaction::TakeLease(Box::new(take))) {
         Outcome::Done(Verdict::Campaign(verdict)) => verdict,

@@ -114,7 +114,7 @@ pub fn take_over(bench: &mut Bench) {
     let holder = Holder { node_id: "m".into(), host: "h".into(), pid: 1, addr, since_ms: WallMs(0) };
     let incarnation = Incarnation(uuid::Uuid::from_u128(0xBAD));
     let mode = bench.config.role.mode();
-    bench.run(Transaction::Campaign(Campaign { mode, incarnation, holder }));
+    bench.run(Transaction::Campaign(Campaign::new(mode, incarnation, holder)));
 }
 
 #[test]

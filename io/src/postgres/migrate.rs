@@ -33,6 +33,10 @@ const VERSION_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_version (
     migrated_at timestamptz NOT NULL DEFAULT now()
 )";
 
+/// Nobody becomes the leader while the tables are changed, and a server that does not know them sees their version then
+/// (design, section 8). Appends share this lock.
+const NO_CAMPAIGN: &str = "SELECT id FROM orbit_cluster WHERE id = 1 FOR SHARE";
+
 /// "orbitmig" in ASCII.
 const LOCK: i64 = i64::from_be_bytes(*b"orbitmig");
 /// PostgreSQL's code for a lock that was not there within `lock_timeout`.
@@ -105,9 +109,8 @@ pub fn as_sql(from: u32) -> String {
     let mut sql = String::new();
     for migration in missing(from) {
         sql.push_str(&format!("-- Version {}: {}\nBEGIN;\n", migration.version, migration.title));
-        if migration.version == 1 {
-            sql.push_str(&format!("{VERSION_TABLE};\n"));
-        }
+        let first = if migration.version == 1 { VERSION_TABLE } else { NO_CAMPAIGN };
+        sql.push_str(&format!("{first};\n"));
         sql.push_str(migration.sql);
         sql.push_str(&format!("{};\nCOMMIT;\n", record(migration.version)));
     }
@@ -168,9 +171,7 @@ fn one(client: &mut Client, migration: &Migration) -> Result<(), Error> {
     let mut transaction = client.transaction()?;
     // A change of large tables takes its time; what must not take long is the wait for a lock.
     transaction.batch_execute("SET LOCAL statement_timeout = 0")?;
-    if migration.version == 1 {
-        transaction.batch_execute(VERSION_TABLE)?;
-    }
+    transaction.batch_execute(if migration.version == 1 { VERSION_TABLE } else { NO_CAMPAIGN })?;
     transaction.batch_execute(migration.sql)?;
     transaction.batch_execute(&record(migration.version))?;
     transaction.commit()

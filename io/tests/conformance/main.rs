@@ -18,7 +18,10 @@ mod transactions;
 use orbit_core::execution::event::Labels;
 use orbit_core::id::ClusterId;
 use orbit_core::node::{CallId, Connection};
+use orbit_core::store::lease::ForceVerdict;
+use orbit_core::store::mode::{ModeVerdict, Sign};
 use orbit_core::store::outcome::Reply;
+use orbit_core::store::statement::FenceRow;
 use orbit_core::store::transaction::{CampaignVerdict, Transaction, Verdict};
 use orbit_core::time::ClusterMs;
 use orbit_io::driver::{Attached, Backend};
@@ -27,7 +30,11 @@ use orbit_sim::store::ModelStore;
 use plan::{Planned, Step};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
+use std::time::Duration;
 use uuid::Uuid;
+
+/// The model's clock, which stands.
+pub const CLOCK: ClusterMs = ClusterMs(1_000);
 
 /// A store that is held to the model.
 trait Store {
@@ -83,8 +90,14 @@ fn kind_of(transaction: &Transaction) -> Connection {
         Transaction::Append(_) | Transaction::Claim(_) | Transaction::Sweep(_) | Transaction::Due(_) => {
             Connection::Store
         }
-        Transaction::Campaign(_) => Connection::Election,
-        Transaction::Check | Transaction::Release(_) => Connection::Control,
+        Transaction::Campaign(_)
+        | Transaction::TakeLease(_)
+        | Transaction::RenewLease(_)
+        | Transaction::FreeLease(_)
+        | Transaction::SetMode(_) => Connection::Election,
+        Transaction::Check | Transaction::Release(_) | Transaction::Beat(_) | Transaction::Leave(_) => {
+            Connection::Control
+        }
         _ => Connection::Requests,
     }
 }
@@ -99,17 +112,45 @@ fn run_on(attached: &mut Attached<impl Backend>, transaction: Transaction) -> Re
 fn without_clock(reply: Reply<Verdict>) -> Reply<Verdict> {
     match reply {
         Reply::Done(Verdict::Check(mut row)) => {
-            (row.clock, row.origin, row.raised_on) = (ClusterMs(0), None, None);
-            elected(&mut row.election);
+            unclocked(&mut row);
             Reply::Done(Verdict::Check(row))
         }
         Reply::Done(Verdict::Campaign(CampaignVerdict::Won { term, cluster_id, mut before })) => {
-            (before.clock, before.origin, before.raised_on) = (ClusterMs(0), None, None);
-            elected(&mut before.election);
+            unclocked(&mut before);
             Reply::Done(Verdict::Campaign(CampaignVerdict::Won { term, cluster_id, before }))
+        }
+        Reply::Done(Verdict::Campaign(CampaignVerdict::Leased { left })) => {
+            // Whether it lasts, or another was faster.
+            let left = Duration::from_secs(u64::from(!left.is_zero()));
+            Reply::Done(Verdict::Campaign(CampaignVerdict::Leased { left }))
+        }
+        Reply::Done(Verdict::Force(ForceVerdict::Released { mut before, term })) => {
+            let never = ClusterMs(0);
+            before.clock = never;
+            (before.row.expires_ms, before.row.taken_ms, before.row.renewed_ms) = (never, never, never);
+            Reply::Done(Verdict::Force(ForceVerdict::Released { before, term }))
+        }
+        Reply::Done(Verdict::SetMode(verdict)) => Reply::Done(Verdict::SetMode(match verdict {
+            ModeVerdict::Set { mut before, term } => {
+                unclocked(&mut before);
+                ModeVerdict::Set { before, term }
+            }
+            ModeVerdict::Lives(Sign::Lease { holder, .. }) => {
+                ModeVerdict::Lives(Sign::Lease { holder, left: Duration::ZERO })
+            }
+            other => other,
+        })),
+        Reply::Done(Verdict::Beat(Some(mut node))) => {
+            node.heartbeat_ms = ClusterMs(node.heartbeat_ms.0.signum());
+            Reply::Done(Verdict::Beat(Some(node)))
         }
         other => other,
     }
+}
+
+fn unclocked(row: &mut FenceRow) {
+    (row.clock, row.origin, row.raised_on) = (ClusterMs(0), None, None);
+    elected(&mut row.election);
 }
 
 /// On SQLite there is nobody to elect.
@@ -128,6 +169,7 @@ fn cluster_id(store: &mut impl Store) -> ClusterId {
 
 fn compare(mut store: impl Store, steps: Vec<Step>) -> Result<(), TestCaseError> {
     let mut model = ModelStore::new(cluster_id(&mut store));
+    model.set_clock(CLOCK);
     let mut planned = Planned::default();
     for step in steps {
         let Some(transaction) = planned.resolve(step, &model) else {
@@ -153,15 +195,17 @@ proptest! {
     }
 
     #[test]
-    fn postgres_answers_as_the_model_does_and_holds_the_same(steps in prop::collection::vec(plan::step(), 1..80)) {
+    fn postgres_answers_as_the_model_does_and_holds_the_same(steps in prop::collection::vec(plan::clustered(), 1..80)) {
         compare(postgres::Postgres::fresh(), steps)?;
     }
 
     #[test]
     fn the_model_of_postgres_answers_as_the_model_does_and_holds_the_same(
-        steps in prop::collection::vec(plan::step(), 1..80)
+        steps in prop::collection::vec(plan::clustered(), 1..80)
     ) {
-        compare(Modelled(Whole::new(ClusterId(Uuid::from_u128(1)))), steps)?;
+        let mut whole = Whole::new(ClusterId(Uuid::from_u128(1)));
+        whole.set_clock(CLOCK);
+        compare(Modelled(whole), steps)?;
     }
 }
 
@@ -174,8 +218,9 @@ fn random_plans_reach_every_transaction_and_every_outcome_that_they_can() {
     let mut runner = TestRunner::new_with_rng(ProptestConfig::default(), rng);
     let mut seen = std::collections::BTreeSet::new();
     for _ in 0..150 {
-        let steps = prop::collection::vec(plan::step(), 80).new_tree(&mut runner).expect("a plan").current();
+        let steps = prop::collection::vec(plan::clustered(), 80).new_tree(&mut runner).expect("a plan").current();
         let mut model = ModelStore::new(ClusterId(Uuid::nil()));
+        model.set_clock(CLOCK);
         let mut planned = Planned::default();
         for step in steps {
             let Some(transaction) = planned.resolve(step, &model) else { continue };

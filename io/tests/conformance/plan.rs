@@ -1,17 +1,21 @@
 //! Random transactions. A step is small numbers alone; what they mean depends on what there is when the step is taken,
 //! so that most appends follow the last event, and some do not.
 
+use orbit_core::cluster::{Elected, Mode};
 use orbit_core::execution::event::Labels;
-use orbit_core::id::{CallKey, Epoch, ExecutionId, GroupId, Incarnation, Run, Seq, TaskId, WorkerId};
+use orbit_core::id::{CallKey, Epoch, ExecutionId, GroupId, Incarnation, NodeId, Run, Seq, TaskId, WorkerId};
 use orbit_core::store::append::*;
+use orbit_core::store::lease::{LeaseCampaign, LeaseRule, ReleaseByForce};
+use orbit_core::store::mode::{ModeVerdict, SetMode};
 use orbit_core::store::outcome::Reply;
 use orbit_core::store::statement::*;
-use orbit_core::store::transaction::{Campaign, KeepWorkers, Transaction, Verdict};
+use orbit_core::store::transaction::{Campaign, CampaignVerdict, KeepWorkers, SCHEMA_VERSION, Transaction, Verdict};
 use orbit_core::time::{ClusterMs, WallMs};
 use orbit_sim::store::{Change, Commit, ModelStore};
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::time::Duration;
 use uuid::Uuid;
 
 /// A step of a plan.
@@ -33,6 +37,15 @@ pub enum Step {
     SaveWorker(u8, u8),
     KeepWorkers(u8, i64, Option<(u8, i64, u32)>),
     Workers,
+    TakeLease(u8),
+    /// By the holder, or by another, or in another epoch.
+    RenewLease(u8),
+    FreeLease(WhichFence),
+    ForceLease,
+    SetMode(u8),
+    /// Under which name, by whom, for the how manyeth time, and whether in place of whoever is there.
+    Beat(u8, u8, u8, bool),
+    Leave(u8, u8),
     /// The file is closed and opened.
     Reopen,
 }
@@ -160,6 +173,34 @@ pub fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// What a lease's servers do.
+fn leases() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..3u8).prop_map(Step::TakeLease),
+        4 => (0..6u8).prop_map(Step::RenewLease),
+        2 => fence().prop_map(Step::FreeLease),
+        1 => Just(Step::ForceLease),
+    ]
+}
+
+/// What the servers of a cluster say of themselves.
+fn nodes() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (0..2u8, 0..3u8, 1..4u8, any::<bool>()).prop_map(|(name, who, n, r)| Step::Beat(name, who, n, r)),
+        1 => (0..2u8, 0..3u8).prop_map(|(name, who)| Step::Leave(name, who)),
+    ]
+}
+
+/// Any step of servers that may be a cluster.
+pub fn clustered() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => step(),
+        3 => leases(),
+        2 => nodes(),
+        1 => (0..3u8).prop_map(Step::SetMode),
+    ]
+}
+
 /// What there is before sessions come together: some executions, with a queue of tasks.
 pub fn beginning() -> Step {
     let group = |execution| {
@@ -170,8 +211,28 @@ pub fn beginning() -> Step {
     Step::Append(WhichFence::Current, (0..4).map(group).collect())
 }
 
+/// What servers are about that meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// They are elected by the lock, or one is alone.
+    Lock,
+    /// They are elected by the lease.
+    Lease,
+    /// The operator changes the mode. Nobody says that it lives: how long ago that was is a matter of the clock.
+    Mode,
+}
+
 /// A step for one of several sessions at once: mostly those in which they meet.
-pub fn meeting() -> impl Strategy<Value = Step> {
+pub fn meeting(about: About) -> BoxedStrategy<Step> {
+    let elections = match about {
+        About::Lock => return prop_oneof![9 => meetings(), 1 => nodes()].boxed(),
+        About::Lease => prop_oneof![2 => leases(), 1 => nodes()].boxed(),
+        About::Mode => prop_oneof![2 => leases(), 2 => (0..3u8).prop_map(Step::SetMode)].boxed(),
+    };
+    prop_oneof![1 => meetings(), 1 => elections].boxed()
+}
+
+fn meetings() -> impl Strategy<Value = Step> {
     let group = prop_oneof![
         3 => (prop::collection::vec(member(), 1..3), prop::collection::vec((0..8u8, 0..5u8), 0..3))
             .prop_map(|(members, tasks)| PlannedGroup::New { members, tasks }),
@@ -225,6 +286,32 @@ fn contract(number: u8) -> (orbit_core::id::TaskName, orbit_core::id::ContractVe
     (name.into(), version.into())
 }
 
+/// So long that no lease runs out: what time does to one, the tests of the lease look at.
+const TTL: Duration = Duration::from_secs(100_000);
+
+fn incarnation(who: u8) -> Incarnation {
+    Incarnation(Uuid::from_u128(u128::from(who) + (1 << 64)))
+}
+
+fn node_id(number: u8) -> NodeId {
+    format!("node-{number}").as_str().into()
+}
+
+fn campaign(mode: Mode, who: u8) -> Campaign {
+    let holder = Holder {
+        node_id: node_id(who),
+        host: "host".into(),
+        pid: u32::from(who),
+        addr: (who > 1).then(|| "http://127.0.0.1:1".into()),
+        since_ms: WallMs(5),
+    };
+    Campaign::new(mode, incarnation(who), holder)
+}
+
+fn lease_campaign(who: u8) -> LeaseCampaign {
+    LeaseCampaign { campaign: campaign(Mode::Standby, who), ttl: TTL, rule: LeaseRule::Sound }
+}
+
 impl Planned {
     fn name(&mut self) -> Uuid {
         self.names += 1;
@@ -244,15 +331,68 @@ impl Planned {
         Some(match step {
             Step::Campaign(who) => {
                 self.earlier = Some(model.fence());
-                let holder = Holder {
-                    node_id: format!("node-{who}").as_str().into(),
+                Transaction::Campaign(campaign(Mode::Single, who))
+            }
+            Step::TakeLease(who) => {
+                self.earlier = Some(model.fence());
+                Transaction::TakeLease(Box::new(lease_campaign(who)))
+            }
+            Step::RenewLease(how) => {
+                let lease = model.lease();
+                let (holder, epoch) = match (lease.holder.clone(), how) {
+                    (Some(holder), 2..) => (holder, lease.epoch),
+                    (Some(holder), 1) => (holder, lease.epoch.next()),
+                    _ => (lease_campaign(2).lease_holder(), lease.epoch),
+                };
+                Transaction::RenewLease(RenewLease { holder, epoch, ttl: TTL, rule: LeaseRule::Sound })
+            }
+            Step::FreeLease(which) => Transaction::FreeLease(self.fence(which, model)),
+            Step::ForceLease => {
+                self.earlier = Some(model.fence());
+                Transaction::ForceLease(ReleaseByForce { incarnation: Incarnation(self.name()) })
+            }
+            Step::SetMode(to) => {
+                let there = model.nodes().find(|node| node.heartbeat_ms != ClusterMs(0));
+                if let Some(NodeRow { node_id, incarnation, .. }) = there.cloned() {
+                    // One after the other leaves before.
+                    return Some(Transaction::Leave(LeaveNode { node_id, incarnation }));
+                }
+                self.earlier = Some(model.fence());
+                let (mode, election) = match to {
+                    0 => (Mode::Single, Elected::Lock),
+                    1 => (Mode::Standby, Elected::Lock),
+                    _ => (Mode::Standby, Elected::Lease),
+                };
+                Transaction::SetMode(SetMode {
+                    mode,
+                    election,
+                    incarnation: Incarnation(self.name()),
+                    schema: SCHEMA_VERSION,
+                })
+            }
+            Step::Beat(name, who, beats, replaces) => {
+                let node_id = node_id(name);
+                let there = model.nodes().find(|node| node.node_id == node_id).filter(|_| replaces);
+                let replaces = there.map(|node| (node.incarnation, node.beats));
+                let node = NodeRow {
+                    node_id,
+                    incarnation: incarnation(who),
+                    addr: (who > 1).then(|| "http://127.0.0.1:1".into()),
                     host: "host".into(),
                     pid: u32::from(who),
-                    addr: (who > 1).then(|| "http://127.0.0.1:1".into()),
-                    since_ms: WallMs(5),
+                    version: "1".into(),
+                    role: "standby".into(),
+                    term: model.fence().term,
+                    config_digest: "d".into(),
+                    clock_offset_ms: -3,
+                    started_ms: ClusterMs(7),
+                    beats: u64::from(beats),
+                    heartbeat_ms: ClusterMs(0),
                 };
-                let incarnation = Incarnation(Uuid::from_u128(u128::from(who) + (1 << 64)));
-                Transaction::Campaign(Campaign { mode: orbit_core::cluster::Mode::Single, incarnation, holder })
+                Transaction::Beat(Box::new(BeatNode { node, replaces }))
+            }
+            Step::Leave(name, who) => {
+                Transaction::Leave(LeaveNode { node_id: node_id(name), incarnation: incarnation(who) })
             }
             Step::Check => Transaction::Check,
             Step::Release(which) => Transaction::Release(self.fence(which, model)),
@@ -507,6 +647,18 @@ pub const KINDS: &[&str] = &[
     "workers seen",
     "workers forgotten",
     "queued contracts",
+    "lease taken",
+    "lease renewed",
+    "lease freed",
+    "lease seized",
+    "lease held",
+    "renewal refused",
+    "mode set",
+    "mode refused",
+    "node beat",
+    "node replaced",
+    "node left",
+    "name held",
 ];
 
 /// Which of them a reply is.
@@ -522,13 +674,18 @@ pub fn kinds(reply: &Reply<Verdict>, commit: &Commit) -> Vec<&'static str> {
             Change::Requeued { .. } => "requeued",
             Change::Swept { .. } => "swept",
             Change::FenceRaised { .. } => "fence raised",
+            Change::ModeSet { .. } => "mode set",
             Change::HolderCleared { .. } => "holder cleared",
-            Change::LeaseTaken { .. } | Change::LeaseRenewed { .. } => "lease held",
-            Change::LeaseFreed { .. } | Change::LeaseSeized { .. } => "lease free",
+            Change::LeaseTaken { .. } => "lease taken",
+            Change::LeaseRenewed { .. } => "lease renewed",
+            Change::LeaseFreed { .. } => "lease freed",
+            Change::LeaseSeized { .. } => "lease seized",
             Change::Defined { .. } | Change::WorkerSaved => "saved",
             Change::WorkersSeen { .. } => "workers seen",
             Change::WorkersForgotten { .. } => "workers forgotten",
-            Change::NodeBeat { .. } | Change::NodeLeft { .. } => "node",
+            Change::NodeBeat { replaced: None, .. } => "node beat",
+            Change::NodeBeat { .. } => "node replaced",
+            Change::NodeLeft { .. } => "node left",
         })
         .collect();
     let Reply::Done(verdict) = reply else { panic!("the model does not fail: {reply:?}") };
@@ -558,6 +715,10 @@ pub fn kinds(reply: &Reply<Verdict>, commit: &Commit) -> Vec<&'static str> {
                 .filter(|one| !one.events.is_empty())
                 .map(|one| if one.owner.is_some() { "loaded" } else { "loaded after its end" }),
         ),
+        Verdict::Campaign(CampaignVerdict::Leased { .. }) => kinds.push("lease held"),
+        Verdict::Renew(false) => kinds.push("renewal refused"),
+        Verdict::SetMode(ModeVerdict::Lives(_)) => kinds.push("mode refused"),
+        Verdict::Beat(Some(_)) => kinds.push("name held"),
         Verdict::Workers(rows) => kinds.extend((rows.len() > 1).then_some("workers")),
         Verdict::Recover(recovery) => kinds.extend((recovery.totals.queued.len() > 1).then_some("queued contracts")),
         _ => {}

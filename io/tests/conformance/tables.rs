@@ -16,6 +16,10 @@ pub struct Dialect {
     pub nodes: bool,
 }
 
+/// Of the time of a beat, whether the server has left.
+const NODES: &str = "SELECT node_id, incarnation, addr, host, pid, version, role, term, config_digest, clock_offset_ms,
+    started_ms, beats, sign(heartbeat_ms)::bigint AS heartbeat_ms FROM orbit_nodes ORDER BY node_id";
+
 /// All of them; `rows` gives those of a query, as objects.
 pub fn dump(dialect: &Dialect, mut rows: impl FnMut(&str) -> Value) -> Value {
     let Dialect { json, holder, payload, leases, nodes } = dialect;
@@ -50,6 +54,6 @@ pub fn dump(dialect: &Dialect, mut rows: impl FnMut(&str) -> Value) -> Value {
         "orbit_workers": rows(&format!(
             "SELECT worker_id, runtime, sdk, {contracts}, last_seen_ms FROM orbit_workers ORDER BY worker_id",
         )),
-        "orbit_nodes": if *nodes { rows("SELECT * FROM orbit_nodes ORDER BY node_id") } else { json!([]) },
+        "orbit_nodes": if *nodes { rows(NODES) } else { json!([]) },
     })
 }

@@ -25,7 +25,7 @@ fn asks(number: u128, ttl: Duration, rule: LeaseRule) -> LeaseCampaign {
         addr: None,
         since_ms: WallMs(1),
     };
-    let campaign = Campaign { mode: Mode::Standby, incarnation: Incarnation(Uuid::from_u128(number)), holder };
+    let campaign = Campaign::new(Mode::Standby, Incarnation(Uuid::from_u128(number)), holder);
     LeaseCampaign { campaign, ttl, rule }
 }
 

@@ -225,11 +225,8 @@ fn a_candidate_that_lost_its_session_between_lock_and_raise_raises_nothing() {
         let raises = message.is_from_client(b'E') && message.statement.contains("SET term = term + 1");
         if raises { Action::Cut(Cut::before()) } else { Action::Pass }
     });
-    let campaign = orbit_core::store::transaction::Campaign {
-        mode: orbit_core::cluster::Mode::Single,
-        incarnation: Incarnation(Uuid::from_u128(5)),
-        holder: holder(),
-    };
+    let (mode, incarnation) = (orbit_core::cluster::Mode::Single, Incarnation(Uuid::from_u128(5)));
+    let campaign = orbit_core::store::transaction::Campaign::new(mode, incarnation, holder());
     let reply = place.store.reply(Connection::Election, Transaction::Campaign(campaign));
     assert!(matches!(reply, Reply::Failed(_)), "nothing was committed: {reply:?}");
     let mut other = place.store.place.database.connect();

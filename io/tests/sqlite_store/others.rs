@@ -24,11 +24,8 @@ fn a_write_waits_for_another_program_that_writes_and_sees_what_it_wrote() {
     let mut store = Running::fresh();
     let other = rusqlite::Connection::open(&store.place.path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE; UPDATE orbit_cluster SET term = 41").unwrap();
-    let campaign = Campaign {
-        mode: orbit_core::cluster::Mode::Single,
-        incarnation: Incarnation(Uuid::from_u128(1)),
-        holder: holder(),
-    };
+    let (mode, incarnation) = (orbit_core::cluster::Mode::Single, Incarnation(Uuid::from_u128(1)));
+    let campaign = Campaign::new(mode, incarnation, holder());
     store.send(Connection::Election, Transaction::Campaign(campaign));
     // Reads do not wait.
     store.send(Connection::Requests, Transaction::Workers);

@@ -83,11 +83,8 @@ impl Running {
     }
 
     pub fn try_campaign(&mut self, incarnation: u128) -> CampaignVerdict {
-        let campaign = Campaign {
-            mode: orbit_core::cluster::Mode::Single,
-            incarnation: Incarnation(Uuid::from_u128(incarnation)),
-            holder: holder(),
-        };
+        let (mode, incarnation) = (orbit_core::cluster::Mode::Single, Incarnation(Uuid::from_u128(incarnation)));
+        let campaign = Campaign::new(mode, incarnation, holder());
         match self.done(Connection::Election, Transaction::Campaign(campaign)) {
             Verdict::Campaign(verdict) => verdict,
             other => panic!("{other:?}"),

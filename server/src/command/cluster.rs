@@ -1,7 +1,9 @@
-//! `orbit cluster step-down`.
+//! `orbit cluster step-down`, over the API, and `orbit cluster mode set`, over the database alone.
+
+mod mode;
 
 use super::client;
-use crate::cli::{ClusterCommand, Remote, StepDownArgs};
+use crate::cli::{ClusterCommand, ModeCommand, Remote, StepDownArgs};
 use crate::failure::Failure;
 use crate::output;
 use orbit_sdk::{Health, json};
@@ -9,6 +11,7 @@ use orbit_sdk::{Health, json};
 pub async fn run(command: ClusterCommand) -> Result<(), Failure> {
     match command {
         ClusterCommand::StepDown(arguments) => step_down(arguments).await,
+        ClusterCommand::Mode(ModeCommand::Set(arguments)) => mode::set(&arguments),
     }
 }
 

@@ -1,7 +1,7 @@
 //! One writer per term; in commit order, nothing by an older term comes after a newer one (scenarios, 2). What gives its
 //! place up writes nothing more (scenarios, B8).
 
-use super::{Checked, Committed, ensure};
+use super::{By, Checked, Committed, ensure};
 use crate::postgres::SessionId;
 use crate::store::Change;
 use crate::world::server::Pid;
@@ -38,7 +38,7 @@ impl FenceCheck {
                     let by_lease =
                         |change: &Change| matches!(change, Change::LeaseTaken { .. } | Change::LeaseSeized { .. });
                     let by_lock = !committed.commit.changes.iter().any(by_lease);
-                    if let Some((session, pid)) = committed.by.filter(|_| by_lock) {
+                    if let Some(By { session, pid, .. }) = committed.by.filter(|_| by_lock) {
                         let before = *self.elected.entry(session).or_insert(pid);
                         ensure!(
                             before == pid,
@@ -46,7 +46,34 @@ impl FenceCheck {
                             "{session:?} holds the election lock for {before:?}, and term {} is raised on it for {pid:?}",
                             after.term
                         );
+                        let holder = committed.locked_by.unwrap_or(pid);
+                        ensure!(
+                            holder == pid,
+                            CHECK,
+                            "term {} was raised for {pid:?}, and the election lock is {holder:?}'s",
+                            after.term
+                        );
                     }
+                    if let Some(By { pid, knows, .. }) = committed.by {
+                        let schema = committed.schema;
+                        ensure!(
+                            knows >= schema,
+                            CHECK,
+                            "{pid:?} leads from term {} on, with tables of version {schema}, and knows version {knows}",
+                            after.term
+                        );
+                    }
+                    self.newest = after.term;
+                    self.writers.insert(after.term, after.incarnation);
+                }
+                Change::ModeSet { before, after } => {
+                    ensure!(
+                        after.term > self.newest,
+                        CHECK,
+                        "the mode was changed in term {}, and whoever led term {} may write still",
+                        after.term,
+                        before.term
+                    );
                     self.newest = after.term;
                     self.writers.insert(after.term, after.incarnation);
                 }

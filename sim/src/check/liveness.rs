@@ -15,6 +15,9 @@ pub fn pending(world: &World) -> Option<String> {
     if world.processes.len() < world.servers() {
         return Some("not every server lives".into());
     }
+    if world.is_changing() {
+        return Some("the operator changes the mode".into());
+    }
     if world.leader().is_none() {
         return Some("no server may write".into());
     }

@@ -13,6 +13,10 @@ pub struct Excuses {
     pub usurped: bool,
     /// Another process was started under its name.
     pub twin: bool,
+    /// It is of a release that does not know the tables as they are by now.
+    pub older: bool,
+    /// The operator has changed how leaders are elected.
+    pub otherwise: bool,
     /// One of its calls on the database failed.
     pub database: bool,
     /// Something is broken, or was a short while ago.
@@ -25,7 +29,7 @@ impl Excuses {
         match line {
             // A server that was replaced does not know what its successor deployed.
             LogEvent::FenceLost { .. } | LogEvent::Quarantined { .. } => self.usurped,
-            LogEvent::Unservable { .. } => self.database || self.twin,
+            LogEvent::Unservable { .. } => self.database || self.twin || self.older || self.otherwise,
             LogEvent::LeadershipLost { .. } | LogEvent::LeaseLost { .. } => self.troubled,
             _ => false,
         }

@@ -93,14 +93,39 @@ pub struct Committed<'a> {
     pub by_follower: bool,
     /// Whether whoever sent it has given it up, or is gone.
     pub late: bool,
-    /// The session that did it, and the process that it belongs to; none where nobody is there any more.
-    pub by: Option<(SessionId, Pid)>,
+    /// Who did it; none where nobody is there any more.
+    pub by: Option<By>,
+    /// The server whose session holds the election lock now.
+    pub locked_by: Option<Pid>,
+    /// The version that the tables are of.
+    pub schema: u32,
+}
+
+/// Who did something.
+#[derive(Clone, Copy, Debug)]
+pub struct By {
+    /// On this session.
+    pub session: SessionId,
+    pub pid: Pid,
+    /// The newest version of the tables that it knows.
+    pub knows: u32,
 }
 
 impl<'a> Committed<'a> {
     /// By a server that is alone on its database, at the beginning of time.
     pub fn alone(commit: &'a Commit, store: &'a ModelStore, book: &'a Book, steady_clock: bool) -> Committed<'a> {
-        Committed { commit, store, book, steady_clock, now: Time(0), by_follower: false, late: false, by: None }
+        Committed {
+            commit,
+            store,
+            book,
+            steady_clock,
+            now: Time(0),
+            by_follower: false,
+            late: false,
+            by: None,
+            locked_by: None,
+            schema: 0,
+        }
     }
 }
 

@@ -36,6 +36,8 @@ impl NodesCheck {
                 Change::NodeLeft { .. } => marks.hit(Mark::NodeLeft),
                 // A campaign that is won, and what it puts back.
                 Change::FenceRaised { .. } | Change::Requeued { .. } => {}
+                // No server does that.
+                Change::ModeSet { .. } => {}
                 // A lease is taken and renewed before its holder leads, and given back where that one stops first. Whose it
                 // is, the check of leases looks at.
                 Change::LeaseTaken { .. } | Change::LeaseRenewed { .. } | Change::LeaseFreed { .. } => {}

@@ -17,6 +17,10 @@ impl ClusterPlan {
             skew_ms: 0,
             pooler_from_ms: None,
             pooler_backends: 2,
+            migrates_at_ms: None,
+            newer: 2,
+            mode_from_ms: None,
+            mode_for_ms: 1_000,
         }
     }
 }

@@ -20,6 +20,8 @@ pub struct Commit {
 pub enum Change {
     /// Somebody became the writer.
     FenceRaised { before: Fence, after: Fence },
+    /// The operator changed how servers share the work, or are elected.
+    ModeSet { before: Fence, after: Fence },
     /// Somebody took the lease, by the database's clock at `clock`, when it was `before`.
     LeaseTaken { before: LeaseRow, after: LeaseRow, clock: ClusterMs },
     /// Somebody renewed the lease.

@@ -4,7 +4,7 @@ use super::commit::{Change, Commit};
 use super::tables::Tables;
 use crate::store::tables::ClusterRow;
 use orbit_core::id::Term;
-use orbit_core::store::lease::{LEASE, LeaseRow};
+use orbit_core::store::lease::LeaseRow;
 use orbit_core::store::statement::{FreeLease, MoveFence, RenewLease, SeizeLease, TakeLease};
 use orbit_core::time::ClusterMs;
 
@@ -42,7 +42,7 @@ pub fn seize(tables: &mut Tables, seize: &SeizeLease, commit: &mut Commit) -> bo
 
 pub fn move_fence(tables: &mut Tables, to: &MoveFence, commit: &mut Commit) -> bool {
     let Some(after) = moved(&tables.cluster, to) else { return false };
-    commit.changes.push(Change::FenceRaised { before: tables.cluster.fence, after: after.fence });
+    commit.changes.push(change(&tables.cluster, &after));
     tables.cluster = after;
     true
 }
@@ -52,11 +52,21 @@ pub fn moved(row: &ClusterRow, to: &MoveFence) -> Option<ClusterRow> {
     (row.fence == to.expected && to.after.term >= row.fence.term).then(|| ClusterRow {
         fence: to.after,
         mode: to.mode.as_str().into(),
-        election: LEASE.into(),
+        election: to.election.as_str().into(),
         holder: to.holder.clone(),
         timeline: to.timeline,
         ..row.clone()
     })
+}
+
+/// The change that a move of the fence is: of the mode, where nobody leads from then on and servers are to be others.
+pub fn change(before: &ClusterRow, after: &ClusterRow) -> Change {
+    let (was, is) = (before.fence, after.fence);
+    let other = (&before.mode, &before.election) != (&after.mode, &after.election);
+    match other && after.holder.is_none() {
+        true => Change::ModeSet { before: was, after: is },
+        false => Change::FenceRaised { before: was, after: is },
+    }
 }
 
 /// The row of `orbit_leases`, for a dump of the tables: without its times, which are of the database's own clock.

@@ -180,6 +180,9 @@ impl Tables {
                 })
             })
             .collect();
+        // Of the time of a beat, whether the server has left.
+        let there = |node: &NodeRow| NodeRow { heartbeat_ms: ClusterMs(node.heartbeat_ms.0.signum()), ..node.clone() };
+        let nodes: Vec<NodeRow> = self.nodes.values().map(there).collect();
         json!({
             "orbit_cluster": cluster,
             "orbit_leases": [super::lease::dump(&self.lease)],
@@ -189,7 +192,7 @@ impl Tables {
             "orbit_tasks": tasks,
             "workflow_definitions": definitions,
             "orbit_workers": self.workers.values().collect::<Vec<_>>(),
-            "orbit_nodes": self.nodes.values().collect::<Vec<_>>(),
+            "orbit_nodes": nodes,
         })
     }
 }

@@ -39,6 +39,10 @@ pub enum Event {
     Promotes,
     /// The primary of before a promotion, of this timeline, is no more.
     OldPrimaryEnds(u32),
+    /// The tables are brought to the next version.
+    Migrates,
+    /// The operator goes on with a change of the mode.
+    Operator,
     /// The world looks for new troubles.
     Tick,
     /// The chaos is over.

@@ -41,7 +41,7 @@ use network::Network;
 use orbit_core::api::Request;
 use orbit_core::id::{ClusterId, ExecutionId, Run, Seq};
 use orbit_core::mutant::Mutant;
-use postgres::Database;
+use postgres::{Changing, Database};
 use server::{Pid, Process};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -62,6 +62,10 @@ pub struct World {
     steady_clock: bool,
     /// By how much the wall clock of the host of each place is ahead of the database's, in milliseconds.
     wall_ahead: Vec<i64>,
+    /// What the operator is about.
+    changing: Changing,
+    /// Places whose servers have the newer release by now.
+    upgraded: BTreeSet<u32>,
     /// On SQLite: the database.
     sqlite: ModelStore,
     /// On PostgreSQL: the database, and the ways to it.
@@ -124,6 +128,8 @@ impl World {
             host: HostClock::new(),
             steady_clock: true,
             wall_ahead: Vec::new(),
+            changing: Changing::Not,
+            upgraded: BTreeSet::new(),
             disk: Disk::default(),
             processes: BTreeMap::new(),
             last_pid: 0,
@@ -223,6 +229,8 @@ impl World {
             Event::Strikes(pid, strike) => self.strikes_at_moment(pid, &strike),
             Event::Promotes => self.promote(),
             Event::OldPrimaryEnds(timeline) => self.old_primary_ends(timeline),
+            Event::Migrates => self.migrate(),
+            Event::Operator => self.operator_goes_on(),
             Event::Tick => self.tick(),
             Event::Heal => self.heal(),
             Event::Look => self.look(),

@@ -101,6 +101,7 @@ impl World {
         }
         if self.postgres.is_some() {
             self.look_for_pooler();
+            self.look_for_operator();
             self.strike_database();
         }
         if let Some(ms) = self.strikes(FaultKind::NetworkDown, faults.network_down) {

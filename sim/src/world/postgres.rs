@@ -6,22 +6,26 @@
 
 mod faults;
 mod lanes;
+mod operator;
 mod pooler;
 mod promotion;
+
+pub use operator::Changing;
 
 use super::World;
 use super::clock::Time;
 use super::event::{Event, ProcessEvent};
 use super::server::{Pid, Process};
-use crate::check::{Committed, Violation};
+use crate::check::{By, Committed, Violation};
 use crate::coverage::Mark;
 use crate::fault::{FaultKind, Moment};
 use crate::plan::Plan;
 use crate::postgres::store::whole::rows;
-use crate::postgres::store::{Connection as Whence, Done, Orbit, Program};
+use crate::postgres::store::{Connection as Whence, Done, ELECTION_LOCK, Orbit, Program};
 use crate::postgres::{Answer, Code, Command, Engine, Outcome, SessionId, Settings, SqlError};
 use crate::rng::Ratio;
 use crate::store::{Change, Commit, ModelStore};
+use operator::Operation;
 use orbit_core::node::{CallId, Connection};
 use orbit_core::store::executor::{Executor, Frame};
 use orbit_core::store::origin::Origin;
@@ -58,6 +62,8 @@ pub struct Database {
     /// What each session runs, for the names of commits.
     runs: BTreeMap<SessionId, Sender>,
     pooler: Pooler,
+    /// What the operator does.
+    operation: Option<Operation>,
 }
 
 /// A connection, as the way from one end to the other.
@@ -190,6 +196,7 @@ impl Database {
             strangers: BTreeSet::new(),
             runs: BTreeMap::new(),
             pooler: Pooler::default(),
+            operation: None,
         }
     }
 }
@@ -376,6 +383,9 @@ impl World {
 
     fn answer(&mut self, answers: Vec<(SessionId, Outcome<Rows>)>) {
         for (session, outcome) in answers {
+            if self.operator_hears(session, &outcome) {
+                continue;
+            }
             let Some(id) = self.database().of_session.get(&session).copied() else { continue };
             self.lend_again(session);
             let heard = match outcome {
@@ -427,14 +437,19 @@ impl World {
         let zombie = !engine.has_client(session);
         let ended = !engine.lives(session);
         let sender = database.runs.get(&session).copied();
-        let name = sender.map_or("unknown", |sender| sender.name);
+        let operator = database.operation.as_ref().is_some_and(|operation| operation.is_on(session));
+        let name = sender.map_or(if operator { "set_mode" } else { "unknown" }, |sender| sender.name);
         let id = database.of_session.get(&session).copied().filter(|_| timeline.is_some());
         let link = id.and_then(|id| database.links.get(&id));
         let (pid, open) = (link.map(|l| l.pid), link.is_some_and(|l| !l.cut));
         let pid = pid.filter(|pid| self.processes.contains_key(pid));
         let keeps = |process: &Process| process.lanes.lanes.values().any(|lane| lane.link == id);
         let late = zombie || !open || !pid.and_then(|pid| self.processes.get(&pid)).is_some_and(keeps);
-        let by = pid.map(|pid| (session, pid));
+        let by = pid.and_then(|pid| self.processes.get(&pid)).map(|process| By {
+            session,
+            pid: pid.expect("its process"),
+            knows: process.schema,
+        });
         let commit = Commit { transaction: name, changes };
         let (sent_by, call) = (sender.map(|sender| sender.pid), sender.map(|sender| sender.call));
         self.trace.record(self.now, "commit", &(sent_by, call, &commit, session, timeline));
@@ -459,12 +474,17 @@ impl World {
         }
         let World { postgres, checks, book, steady_clock, now, marks, .. } = self;
         let database = postgres.as_deref_mut().expect("a world with PostgreSQL");
-        let (store, checks) = match database.old.as_mut().filter(|_| lost) {
-            Some(old) => (&old.engine.domain.store, &mut old.checks),
-            None => (&database.engine.domain.store, checks),
+        let (engine, checks) = match database.old.as_mut().filter(|_| lost) {
+            Some(old) => (&old.engine, &mut old.checks),
+            None => (&database.engine, checks),
         };
+        let (store, schema) = (&engine.domain.store, engine.domain.schema);
+        let locked = engine.advisory_holder(ELECTION_LOCK).and_then(|session| database.of_session.get(&session));
+        // A session that is ended while it waits for a replica has committed, and its lock is the next one's already.
+        let locked_by = locked.and_then(|id| database.links.get(id)).map(|link| link.pid).filter(|_| !ended);
         let (steady_clock, now) = (*steady_clock, *now);
-        let committed = Committed { commit: &commit, store, book, steady_clock, now, by_follower, late, by };
+        let commit = &commit;
+        let committed = Committed { commit, store, book, steady_clock, now, by_follower, late, by, locked_by, schema };
         let checked = checks.on_commit(&committed, marks);
         self.holds(checked);
         if let Some(pid) = pid.filter(|_| name == "append") {

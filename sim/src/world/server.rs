@@ -4,7 +4,7 @@ use super::World;
 use super::clock::{ProcessClock, Time};
 use super::disk::{Calls, Stage};
 use super::event::{Event, ProcessEvent};
-use super::postgres::Lanes;
+use super::postgres::{Changing, Lanes};
 use crate::check::lease::LeaseCheck;
 use crate::check::progress::{self, Due};
 use crate::check::{Violation, log, standby, validity};
@@ -67,6 +67,8 @@ pub struct Process {
     pub progress: progress::Progress,
     /// The newest timeline of the database that it was told of.
     pub timeline: u32,
+    /// The newest version of the tables that it knows.
+    pub schema: u32,
 }
 
 impl World {
@@ -115,6 +117,9 @@ impl World {
 
     /// Starts a server, unless all live: alone, the file's lock refuses a second one (design, section 8).
     pub(super) fn start_server(&mut self) {
+        if self.keeps_servers_down() {
+            return self.at(self.now.plus_ms(500), Event::StartServer);
+        }
         if self.processes.len() < self.servers() {
             self.launch();
         }
@@ -161,6 +166,7 @@ impl World {
             fresh: validity::Fresh::default(),
             progress: progress::Progress::default(),
             timeline: 0,
+            schema: self.schema_known_at(place),
         };
         self.processes.insert(pid, process);
         self.trace.record(self.now, "start", &(pid, format!("sim-{place}")));
@@ -192,6 +198,7 @@ impl World {
         let plan = &self.plan.server;
         let ms = Duration::from_millis;
         NodeConfig {
+            schema: self.schema_known_at(place),
             host: "sim".into(),
             pid: pid.0,
             addr: Some(format!("127.0.0.1:{}", 7_233 + place)),
@@ -357,7 +364,16 @@ impl World {
                 if self.process(pid).excuses.twin {
                     self.marks.hit(Mark::NameRefused);
                 }
-                self.process(pid).unservable = true;
+                let (schema, other) = (self.schema(), self.changing != Changing::Not);
+                let process = self.process(pid);
+                process.unservable = true;
+                process.excuses.older = process.schema < schema;
+                process.excuses.otherwise = other;
+                if process.excuses.older {
+                    self.marks.hit(Mark::OlderRefused);
+                } else if other {
+                    self.marks.hit(Mark::OtherwiseRefused);
+                }
             }
             LogEvent::Elected { term, .. } => {
                 if term.0 > 1 {
@@ -417,6 +433,9 @@ impl World {
         let process = self.processes.remove(&pid).expect("it lives");
         self.trace.record(self.now, "exit", &(pid, status));
         let deposed = process.deposed && self.plan.cluster.as_ref().is_some_and(|cluster| cluster.exits);
+        if process.unservable && process.excuses.older {
+            self.upgraded.insert(process.place);
+        }
         let excused = status == 1 && (process.excuses.usurped || process.unservable || deposed);
         let expected = excused || (process.stopping && status == 0);
         if !expected {

@@ -6,7 +6,9 @@ use ::postgres::Row;
 use orbit_core::id::{ClusterId, Incarnation, Term};
 use orbit_core::store::append::Fence;
 use orbit_core::store::origin::Origin;
-use orbit_core::store::statement::{ClearHolder, FenceRow, Holder, LockState, MoveFence, RaiseFence, StandInLine};
+use orbit_core::store::statement::{
+    CampaignRule, ClearHolder, FenceRow, Holder, LockState, MoveFence, RaiseFence, StandInLine,
+};
 use orbit_core::time::{ClusterMs, WallMs};
 
 /// The key of the election lock: "orbitldr" in ASCII.
@@ -136,7 +138,11 @@ fn holder(row: &Row) -> Result<Option<Holder>, Trouble> {
 /// The next term for this incarnation, if this session holds the lock and the fence is still the expected one. It waits
 /// for appends that are under way, which share-lock the row.
 pub fn raise(link: &mut Link, raise: &RaiseFence) -> Result<Option<Term>, Trouble> {
-    let RaiseFence { expected, mode, incarnation, holder, timeline } = raise;
+    let RaiseFence { expected, mode, incarnation, holder, timeline, rule } = raise;
+    if *rule != CampaignRule::Sound {
+        // Only simulated servers do.
+        return Err(Trouble::Damaged(format!("a campaign is not decided like this: {rule:?}")));
+    }
     let sql = format!(
         "UPDATE orbit_cluster
          SET term = term + 1, mode = $1, election = 'lock', incarnation = $2, leader_node = $3, leader_addr = $4,
@@ -162,13 +168,13 @@ pub fn raise(link: &mut Link, raise: &RaiseFence) -> Result<Option<Term>, Troubl
     row.map(|row| Ok(Term(column::number(&row, 0)?))).transpose()
 }
 
-/// Where a lease says that it is from now on, if it is still the expected one. It waits for appends that are under way.
+/// Where a lease, or a change of the mode, says that it is from now on, if it is still the expected one. It waits for appends that are under way.
 pub fn move_to(link: &mut Link, to: &MoveFence) -> Result<bool, Trouble> {
-    let MoveFence { expected, after, mode, holder, timeline } = to;
+    let MoveFence { expected, after, mode, election, holder, timeline } = to;
     let named = |part: fn(&Holder) -> &str| holder.as_ref().map(part);
     let rows = link.query(
         "UPDATE orbit_cluster
-         SET term = $1, mode = $2, election = 'lease', incarnation = $3, leader_node = $4, leader_addr = $5, host = $6,
+         SET term = $1, mode = $2, election = $12, incarnation = $3, leader_node = $4, leader_addr = $5, host = $6,
              pid = $7, since_ms = $8, timeline = $11
          WHERE id = 1 AND term = $9 AND incarnation = $10 AND term < $1
          RETURNING term",
@@ -184,6 +190,7 @@ pub fn move_to(link: &mut Link, to: &MoveFence) -> Result<bool, Trouble> {
             &column::int(expected.term.0),
             &expected.incarnation.0,
             &timeline.map(i64::from),
+            &election.as_str(),
         ],
     )?;
     Ok(!rows.is_empty())

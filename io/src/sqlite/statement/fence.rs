@@ -3,7 +3,7 @@
 use crate::sqlite::statement::{clock, column};
 use orbit_core::id::{ClusterId, Incarnation, Term};
 use orbit_core::store::append::Fence;
-use orbit_core::store::statement::{ClearHolder, FenceRow, Holder, RaiseFence};
+use orbit_core::store::statement::{CampaignRule, ClearHolder, FenceRow, Holder, RaiseFence};
 use orbit_core::time::WallMs;
 use rusqlite::{Connection, OptionalExtension, Result, Row, named_params};
 
@@ -52,6 +52,12 @@ fn holder(row: &Row<'_>) -> Result<Option<Holder>> {
 
 /// The next term for this incarnation, if the fence is still the expected one.
 pub fn raise(connection: &Connection, raise: &RaiseFence) -> Result<Option<Term>> {
+    let RaiseFence { expected, mode, incarnation, holder, timeline: _, rule } = raise;
+    if *rule != CampaignRule::Sound {
+        // Only simulated servers do.
+        let message = format!("a campaign is not decided like this: {rule:?}");
+        return Err(rusqlite::Error::ToSqlConversionFailure(message.into()));
+    }
     let mut statement = connection.prepare_cached(
         "UPDATE orbit_cluster
          SET term = term + 1, mode = :mode, incarnation = :incarnation, leader_node = :node, leader_addr = :addr,
@@ -59,7 +65,6 @@ pub fn raise(connection: &Connection, raise: &RaiseFence) -> Result<Option<Term>
          WHERE id = 1 AND term = :expected_term AND incarnation = :expected_incarnation
          RETURNING term",
     )?;
-    let RaiseFence { expected, mode, incarnation, holder, timeline: _ } = raise;
     let parameters = named_params! {
         ":mode": mode.as_str(),
         ":incarnation": incarnation.0.as_bytes(),

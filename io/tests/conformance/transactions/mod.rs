@@ -9,10 +9,11 @@ mod model;
 mod real;
 
 use crate::histogram::{Hits, Runs};
-use crate::plan::{self, Planned};
+use crate::plan::{self, About, Planned};
 use crate::real::rest::Telling;
 use crate::without_clock;
 use model::Model;
+use orbit_core::cluster::{Elected, Mode};
 use orbit_core::id::{Incarnation, Term};
 use orbit_core::store::append::{Fence, GroupOutcome, Rejection};
 use orbit_core::store::outcome::{Failure, Reply};
@@ -104,17 +105,22 @@ impl<'a, 'b> Run<'a, 'b> {
         let mut dice = Dice::new(seed, Stream::Plan);
         let nodes = dice.between([2, 4]) as u32;
         let hasty = dice.chance(Ratio::new(1, 6)).then(|| dice.between([1, u64::from(nodes)]) as u32);
-        real.begin_again(nodes, hasty, WRITER);
+        let about = [About::Lock, About::Lease, About::Mode][usize::try_from(seed % 3).expect("small")];
+        let (mode, election) = match about {
+            About::Lock | About::Mode => (Mode::Single, Elected::Lock),
+            About::Lease => (Mode::Standby, Elected::Lease),
+        };
+        real.begin_again(nodes, hasty, WRITER, (mode, election));
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
         let mut runner = TestRunner::new_with_rng(Config::default(), rng);
         let count = dice.between([6, 14]);
-        let meeting = plan::meeting();
+        let meeting = plan::meeting(about);
         let steps = (0..count).map(|_| meeting.new_tree(&mut runner).expect("a step").current());
         let steps = steps.chain([plan::beginning()]).collect();
-        let models = vec![Model::new(real.cluster_id(), WRITER, hasty)];
-        let log = vec![format!("{nodes} nodes, hasty: {hasty:?}")];
+        let models = vec![Model::new(real.cluster_id(), WRITER, (mode, election), hasty)];
+        let log = vec![format!("{nodes} nodes, about the {about:?}, hasty: {hasty:?}")];
         let (planned, stands, hits) = (Planned::default(), BTreeMap::new(), Hits::default());
         Run { dice, steps, planned, models, real, nodes, stands, hits, log }
     }
@@ -165,7 +171,8 @@ impl<'a, 'b> Run<'a, 'b> {
             let Some(step) = self.steps.pop() else { break };
             let Some(transaction) = self.planned.resolve(step, self.models[0].store()) else { continue };
             // Mostly by the one that has the election lock.
-            let again = matches!(transaction, Transaction::Campaign(_)) && self.dice.chance(Ratio::new(2, 3));
+            let again = matches!(transaction, Transaction::Campaign(_) | Transaction::SetMode(_))
+                && self.dice.chance(Ratio::new(2, 3));
             let node = if again && idle.contains(&1) { 1 } else { *self.dice.pick(&idle) };
             return Some(Move::Begin(node, Box::new(transaction)));
         }

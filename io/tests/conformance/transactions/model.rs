@@ -2,6 +2,7 @@
 
 use super::{HASTY_MS, Next, Stands, normal};
 use crate::kind_of;
+use orbit_core::cluster::{Elected, Mode};
 use orbit_core::id::ClusterId;
 use orbit_core::node::Connection;
 use orbit_core::store::append::Fence;
@@ -66,9 +67,10 @@ impl Course {
 }
 
 impl Model {
-    /// Empty tables, on which this writer may write.
-    pub fn new(cluster_id: ClusterId, fence: Fence, hasty: Option<u32>) -> Model {
-        let engine = database_of(cluster_id, fence).by_hand();
+    /// Empty tables of this mode and election, on which this writer may write.
+    pub fn new(cluster_id: ClusterId, fence: Fence, (mode, election): (Mode, Elected), hasty: Option<u32>) -> Model {
+        let mut engine = database_of(cluster_id, fence, mode, election).by_hand();
+        engine.set_clock_ms(crate::CLOCK.0);
         Model { engine, hasty, links: BTreeMap::new(), nodes: BTreeMap::new(), answers: VecDeque::new() }
     }
 

@@ -7,6 +7,7 @@ use super::{HASTY_MS, Next, Stands, normal};
 use crate::kind_of;
 use crate::postgres;
 use crate::real::rest::{Does, Telling, Watch};
+use orbit_core::cluster::{Elected, Mode};
 use orbit_core::id::ClusterId;
 use orbit_core::node::{CallId, Connection};
 use orbit_core::store::append::Fence;
@@ -288,8 +289,8 @@ impl<'a> Nodes<'a> {
         ClusterId(self.client.query_one("SELECT cluster_id FROM orbit_cluster", &[]).expect("it reads").get(0))
     }
 
-    /// Empty tables, on which this writer may write, and so many nodes.
-    pub fn begin_again(&mut self, nodes: u32, hasty: Option<u32>, fence: Fence) {
+    /// Empty tables of this mode and election, on which this writer may write, and so many nodes.
+    pub fn begin_again(&mut self, nodes: u32, hasty: Option<u32>, fence: Fence, (mode, election): (Mode, Elected)) {
         assert!(nodes <= NODES, "so many nodes are kept");
         self.chosen = (1..=nodes).map(|number| (number, if hasty == Some(number) { HASTY } else { number })).collect();
         for number in self.chosen.values() {
@@ -311,12 +312,15 @@ impl<'a> Nodes<'a> {
         }
         let sql = format!(
             "DELETE FROM orbit_owners; DELETE FROM workflow_executions; DELETE FROM execution_events;
-             DELETE FROM orbit_tasks; DELETE FROM workflow_definitions; DELETE FROM orbit_workers;
+             DELETE FROM orbit_tasks; DELETE FROM workflow_definitions; DELETE FROM orbit_workers; DELETE FROM orbit_nodes;
              DELETE FROM execution_labels;
              UPDATE orbit_leases SET epoch = 0, node_id = NULL, host = NULL, incarnation = NULL, expires_ms = 0;
-             UPDATE orbit_cluster SET mode = 'single', election = 'lock', term = {}, incarnation = '{}', leader_node = NULL,
+             UPDATE orbit_cluster SET mode = '{}', election = '{}', term = {}, incarnation = '{}', leader_node = NULL,
                  leader_addr = NULL, host = NULL, pid = NULL, since_ms = NULL",
-            fence.term.0, fence.incarnation.0
+            mode.as_str(),
+            election.as_str(),
+            fence.term.0,
+            fence.incarnation.0
         );
         self.watch.admin().query(&sql);
         self.begun += 1;

@@ -126,7 +126,7 @@ impl<B: Backend> Writer<B> {
         };
         match self.run(
             Connection::Election,
-            Transaction::Campaign(Campaign { mode: orbit_core::cluster::Mode::Single, incarnation, holder }),
+            Transaction::Campaign(Campaign::new(orbit_core::cluster::Mode::Single, incarnation, holder)),
         )? {
             Verdict::Campaign(CampaignVerdict::Won { term, .. }) => Ok(Fence { term, incarnation }),
             other => Err(Failure::new(format!("the database to write without a server is not free: {other:?}"))),

@@ -17,7 +17,7 @@ pub(in crate::postgres) use state::{SessionOf, State};
 
 use super::context::Context;
 use super::error::{Code, SqlError, Stop};
-use super::lock::{Locks, RowId, Xid};
+use super::lock::{Locks, RowId, Tag, Xid};
 use super::session::{Command, Outcome, Session, Settings};
 use super::table::{Mark, Snapshot, Strength, Tables};
 use std::collections::{BTreeMap, VecDeque};
@@ -136,6 +136,17 @@ impl<D: Domain> Engine<D> {
     pub fn put(&mut self, key: D::Key, row: D::Row) {
         let made = Mark { xid: Xid(0), command: 0, committed: Some(0) };
         self.state.tables.insert(key, row, made);
+    }
+
+    /// Whether a transaction has a row locked, so that one that wants it so would wait.
+    pub fn is_locked(&self, key: &D::Key, strength: Strength) -> bool {
+        let rows = self.state.tables.of_key(key);
+        rows.iter().any(|row| !self.state.tables.row(*row).holders(None, strength).is_empty())
+    }
+
+    /// The session that holds an advisory lock.
+    pub fn advisory_holder(&self, key: i64) -> Option<SessionId> {
+        self.sessions().find(|session| self.state.locks.holds(*session, Tag::Advisory(key)))
     }
 
     /// Opens a session.

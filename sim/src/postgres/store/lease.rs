@@ -8,6 +8,7 @@ use crate::postgres::lock::RowId;
 use crate::postgres::table::Strength;
 use crate::store::{Change, lease};
 use orbit_core::id::Term;
+use orbit_core::mutant::{Mutant, Mutants};
 use orbit_core::store::lease::LeaseRow;
 use orbit_core::store::statement::{FreeLease, MoveFence, RenewLease, SeizeLease, TakeLease};
 use orbit_core::time::ClusterMs;
@@ -101,9 +102,16 @@ pub fn move_fence(
     if !work.moved {
         let holds = |row: &Row| lease::moved(row.cluster(), to).is_some();
         let Some((id, row)) = lock_cluster(work, cx, holds)? else { return Ok(false) };
-        let after = lease::moved(row.cluster(), to).expect("looked at just now");
+        let mut after = lease::moved(row.cluster(), to).expect("looked at just now");
+        let change = match lease::change(row.cluster(), &after) {
+            Change::ModeSet { before, .. } if orbit.planted.planted(Mutant::ModeChangeKeepsFence) => {
+                after.fence = before;
+                Change::ModeSet { before, after: before }
+            }
+            change => change,
+        };
         cx.update(id, Row::Cluster(after))?;
-        cx.note(Change::FenceRaised { before: to.expected, after: to.after });
+        cx.note(change);
         work.moved = true;
     }
     orbit.breathe(breath, cx)?;

@@ -24,11 +24,13 @@ use super::table::Strength;
 use crate::mutant::Planted;
 use crate::rng::{Dice, Ratio, Stream};
 use crate::store::{Change, ModelStore};
+use orbit_core::cluster::{Elected, Mode};
 use orbit_core::id::ClusterId;
 use orbit_core::mutant::{Mutant, Mutants};
 use orbit_core::store::append::Fence;
 use orbit_core::store::origin::Origin;
 use orbit_core::store::statement::{LockState, Rows, Statement};
+use orbit_core::store::transaction::SCHEMA_VERSION;
 
 /// The key of the election lock: "orbitldr" in ASCII (interfaces, "History and storage").
 pub const ELECTION_LOCK: i64 = i64::from_be_bytes(*b"orbitldr");
@@ -83,6 +85,8 @@ pub struct Orbit {
     pub planted: Planted,
     /// Which database this is.
     pub origin: Origin,
+    /// The version of its tables.
+    pub schema: u32,
     pub pace: Pace,
     dice: Dice,
     /// The last place among the definitions that was given: a sequence, which no transaction takes back.
@@ -96,10 +100,11 @@ pub fn database(cluster_id: ClusterId, pace: Pace, dice: Dice) -> Engine<Orbit> 
     of(ModelStore::new(cluster_id), pace, dice)
 }
 
-/// The same, at once, and this writer may write.
-pub fn database_of(cluster_id: ClusterId, fence: Fence) -> Engine<Orbit> {
+/// The same, at once, of this mode and election, and this writer may write.
+pub fn database_of(cluster_id: ClusterId, fence: Fence, mode: Mode, election: Elected) -> Engine<Orbit> {
     let mut store = ModelStore::new(cluster_id);
-    store.tables_mut().cluster.fence = fence;
+    let cluster = &mut store.tables_mut().cluster;
+    (cluster.fence, cluster.mode, cluster.election) = (fence, mode.as_str().into(), election.as_str().into());
     of(store, Pace::NONE, Dice::new(0, Stream::Disk))
 }
 
@@ -110,6 +115,7 @@ fn of(store: ModelStore, pace: Pace, dice: Dice) -> Engine<Orbit> {
         fence_lock: FenceLock::Share,
         planted: Planted::default(),
         origin: Origin { system: 1, timeline: 1 },
+        schema: SCHEMA_VERSION,
         pace,
         dice,
         deployed: 0,
@@ -210,7 +216,7 @@ impl Domain for Orbit {
             statement => {
                 let mut rows = self.store.read(statement, orbit_core::time::ClusterMs(cx.clock_ms()));
                 if let Rows::ReadFence(row) = &mut rows {
-                    row.origin = Some(self.origin);
+                    (row.origin, row.schema_version) = (Some(self.origin), self.schema);
                 }
                 Ok(rows)
             }

@@ -3,10 +3,11 @@
 use super::{Orbit, Program, database_of};
 use crate::postgres::engine::{Engine, SessionId};
 use crate::postgres::session::{Answer, Command, Settings};
+use orbit_core::cluster::{Elected, Mode};
 use orbit_core::id::{CallKey, ClusterId, Incarnation, Term};
 use orbit_core::store::append::{Append, Fence};
 use orbit_core::store::statement::{
-    ClaimTasks, ClearHolder, DefinitionRow, Holder, PutDefinition, RaiseFence, Statement, TakeLock,
+    CampaignRule, ClaimTasks, ClearHolder, DefinitionRow, Holder, PutDefinition, RaiseFence, Statement, TakeLock,
 };
 use orbit_core::time::{ClusterMs, WallMs};
 use uuid::Uuid;
@@ -17,7 +18,7 @@ struct Database(Engine<Orbit>);
 
 impl Database {
     fn new() -> Database {
-        Database(database_of(ClusterId(Uuid::nil()), WRITER))
+        Database(database_of(ClusterId(Uuid::nil()), WRITER, Mode::Single, Elected::Lock))
     }
 
     /// A session whose transaction has begun.
@@ -67,10 +68,8 @@ fn who_waits_for_the_fence_has_no_number_before_it_has_it() {
     database.runs(takeover, TakeLock);
     let holder = Holder { node_id: "n".into(), host: "h".into(), pid: 1, addr: None, since_ms: WallMs(0) };
     let incarnation = Incarnation(Uuid::from_u128(2));
-    database.runs(
-        takeover,
-        RaiseFence { expected: WRITER, mode: orbit_core::cluster::Mode::Single, incarnation, holder, timeline: None },
-    );
+    let (mode, timeline, rule) = (Mode::Single, None, CampaignRule::Sound);
+    database.runs(takeover, RaiseFence { expected: WRITER, mode, incarnation, holder, timeline, rule });
     database.runs(append, Append { fence: WRITER, groups: Vec::new() });
     database.runs(claim, ClaimTasks { key: CallKey(Uuid::nil()), fence: WRITER, wants: Vec::new() });
     database.runs(release, ClearHolder { fence: WRITER });

@@ -14,8 +14,8 @@ use orbit_core::mutant::{Mutant, Mutants};
 use orbit_core::store::append::{Fence, TaskState};
 use orbit_core::store::lease::LeaseRow;
 use orbit_core::store::statement::{
-    BeatNode, ClaimTasks, ClaimedTask, ClearHolder, ForgetWorkers, LeaveNode, NodeRow, PutDefinition, PutResult,
-    PutWorker, RaiseFence, RequeueClaims, RequeueStrays, Rows, SeeWorkers, Statement, WorkerRow,
+    BeatNode, CampaignRule, ClaimTasks, ClaimedTask, ClearHolder, ForgetWorkers, LeaveNode, NodeRow, PutDefinition,
+    PutResult, PutWorker, RaiseFence, RequeueClaims, RequeueStrays, Rows, SeeWorkers, Statement, WorkerRow,
 };
 use orbit_core::store::transaction::LOCK;
 use orbit_core::time::ClusterMs;
@@ -108,7 +108,7 @@ fn raise_fence(
 ) -> Result<Option<orbit_core::id::Term>, Stop> {
     if work.stage == 0 {
         // Only the session that holds the election lock may (protocols, 11).
-        if !cx.holds_advisory(ELECTION_LOCK) {
+        if !cx.holds_advisory(ELECTION_LOCK) && statement.rule != CampaignRule::ElsewhereThanLocked {
             return Ok(None);
         }
         let Some((id, row)) = lock_cluster(work, cx, |row| row.cluster().fence == statement.expected)? else {

@@ -100,6 +100,7 @@ impl World {
             self.marks.hit(Mark::TermLost);
         }
         self.except_what_is_lost(&old_checks);
+        self.operator_after_promotion(old_engine.domain.schema);
         let ms = self.dice.faults.between(self.plan.database.old_primary_ms);
         self.database().old = Some(Box::new(OldPrimary { engine: old_engine, checks: old_checks }));
         for process in self.processes.values_mut() {
