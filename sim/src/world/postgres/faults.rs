@@ -89,7 +89,7 @@ impl World {
         let Some(leader) = self.leader() else { return };
         let newest = self.timeline();
         let theirs = self.database().links.values().filter(|l| l.pid == leader && l.timeline == newest);
-        let session = theirs.filter(|l| l.connection == Connection::Store).filter_map(|l| l.session).last();
+        let session = theirs.filter(|l| l.connection == Connection::Store).filter_map(|l| l.session).next_back();
         let Some(session) = session else { return };
         self.trace.record(self.now, "appends hang", &(session, ms));
         self.marks.hit(Mark::AppendHung);
