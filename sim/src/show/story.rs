@@ -131,7 +131,7 @@ pub fn sentence(item: &Item) -> String {
         (Shape::Open, Some(to)) => format!("{lane} → {} (on its way): {text}", to.name()),
         (Shape::Bar, _) if item.lane == Lane::World => format!("fault: {text}"),
         (_, _) if item.lane == Lane::World && item.said.kind == Kind::Fault => format!("fault: {text}"),
-        (Shape::Bar, _) if item.until > item.at && item.said.key => {
+        (Shape::Bar, _) if item.until > item.at && item.said.key && !text.contains(" ms") => {
             format!("{lane} {text}, for {} ms", (item.until - item.at) / 1_000)
         }
         _ => format!("{lane} {text}"),
