@@ -251,7 +251,7 @@ impl ReleaseByForce {
             [fence, lease, later @ ..] => (ReadFence::of(fence), ReadLease::of(lease), later),
             _ => return Step::Send(vec![ReadFence.into(), ReadLease.into()]),
         };
-        let after = Fence { term: lease.row.epoch.max(fence.fence.term).next(), incarnation: self.incarnation };
+        let after = Fence { term: next_term(fence, lease), incarnation: self.incarnation };
         match later {
             [] if fence.election != LEASE => stop(ForceVerdict::OtherElection { found: fence.election.clone() }),
             [] if lease.row.holder.is_none() => stop(ForceVerdict::Free),
@@ -274,9 +274,14 @@ impl ReleaseByForce {
     }
 
     pub(super) fn verdict(&self, seen: &[Rows]) -> Verdict {
-        let term = ReadFence::of(seen.last().expect("a finished transaction has rows")).fence.term;
-        Verdict::Force(ForceVerdict::Released { before: ReadLease::of(&seen[1]).clone(), term })
+        let (fence, lease) = (ReadFence::of(&seen[0]), ReadLease::of(&seen[1]));
+        Verdict::Force(ForceVerdict::Released { before: lease.clone(), term: next_term(fence, lease) })
     }
+}
+
+/// Where the fence is once the lease is taken away.
+fn next_term(fence: &FenceRow, lease: &LeaseSeen) -> Term {
+    lease.row.epoch.max(fence.fence.term).next()
 }
 
 /// An incarnation from a random number, for a command that is no server.

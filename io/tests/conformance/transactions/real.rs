@@ -106,6 +106,8 @@ struct Line {
     is_executed: bool,
     /// The last column of the last row is not a false.
     says_yes: bool,
+    /// The first column of the last row is false, and the last one NULL.
+    found_nothing: bool,
 }
 
 /// How far a statement is that stands in no transaction block.
@@ -142,7 +144,10 @@ impl Lines {
             (Side::Client, b'Q') if message.statement.starts_with("BEGIN ISOLATION") => return Action::Hold,
             (Side::Server, b'C') if line.alone == Alone::Runs => line.alone = Alone::Done,
             (Side::Server, b'E') if line.alone == Alone::Runs => line.alone = Alone::Failed,
-            (Side::Server, b'D') => line.says_yes = message.bytes.last() != Some(&0),
+            (Side::Server, b'D') => {
+                line.says_yes = message.bytes.last() != Some(&0);
+                line.found_nothing = message.bytes.get(11) == Some(&0) && message.bytes.ends_with(&[0xff; 4]);
+            }
             (Side::Server, b'Z') => {
                 line.in_block = message.bytes.last() != Some(&b'I');
                 line.alone = Alone::None;
@@ -176,6 +181,11 @@ fn is_passed(statement: &str) -> bool {
 /// The first statement of a deployment, which says at last whether a definition was made.
 fn is_definition(statement: &str) -> bool {
     statement.contains("INSERT INTO workflow_definitions")
+}
+
+/// The statement of a server that says that it lives, which says first whether it wrote, and last what was there before.
+fn is_beat(statement: &str) -> bool {
+    statement.contains("INSERT INTO orbit_nodes")
 }
 
 fn next(held: &Held) -> Next {
@@ -255,6 +265,8 @@ impl Node {
             (b'S', Alone::Failed) => true,
             // Nothing was made, so that `io` looks again.
             (b'S', _) if is_definition(&held.message.statement) && !line.says_yes => true,
+            // A row that came in between was in the way, so that `io` says that it is to be tried again.
+            (b'S', _) if is_beat(&held.message.statement) && line.found_nothing => true,
             (b'S', Alone::Done) => current.reads,
             // The end of what was before is to come yet.
             (_, Alone::Runs | Alone::Done | Alone::Failed) => return true,

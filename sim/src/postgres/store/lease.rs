@@ -13,27 +13,36 @@ use orbit_core::store::lease::LeaseRow;
 use orbit_core::store::statement::{FreeLease, MoveFence, RenewLease, SeizeLease, TakeLease};
 use orbit_core::time::ClusterMs;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum How {
-    Select,
-    Update,
-}
-
 type Cx<'a> = Context<'a, Orbit>;
 
-/// `SELECT … FOR NO KEY UPDATE` in a CTE, or an UPDATE of the row: it waits for whoever holds it.
-fn lock(work: &mut Work, cx: &mut Cx<'_>, how: How) -> Result<(RowId, LeaseRow), Stop> {
+/// `SELECT … FOR NO KEY UPDATE` in a CTE: it waits for whoever holds the row.
+fn lock(work: &mut Work, cx: &mut Cx<'_>) -> Result<(RowId, LeaseRow), Stop> {
     let found = work.see(|| cx.get(&Key::Lease)).expect("the row is never deleted");
     cx.writes()?;
-    let locked = match how {
-        How::Select => cx.lock(&found, Strength::NoKeyUpdate, Policy::Wait),
-        How::Update => cx.lock_to_write(&found, Strength::NoKeyUpdate),
-    };
-    Ok(match locked? {
+    Ok(match cx.lock(&found, Strength::NoKeyUpdate, Policy::Wait)? {
         Locked::Same => (found.row, found.value.lease().clone()),
         Locked::Newer(row) => (found.row, row.lease().clone()),
         Locked::Gone | Locked::Skipped => unreachable!("the row is never deleted, and never skipped"),
     })
+}
+
+/// `UPDATE … WHERE <condition>`: it waits for whoever holds the row, where that fits as it was when the statement began.
+fn lock_where(
+    work: &mut Work,
+    cx: &mut Cx<'_>,
+    fits: impl Fn(&LeaseRow) -> bool,
+) -> Result<Option<(RowId, LeaseRow)>, Stop> {
+    let found = work.see(|| cx.get(&Key::Lease)).expect("the row is never deleted");
+    if !fits(found.value.lease()) {
+        return Ok(None);
+    }
+    cx.writes()?;
+    let row = match cx.lock_to_write(&found, Strength::NoKeyUpdate)? {
+        Locked::Same => found.value.lease().clone(),
+        Locked::Newer(row) => row.lease().clone(),
+        Locked::Gone | Locked::Skipped => unreachable!("the row is never deleted, and never skipped"),
+    };
+    Ok(Some((found.row, row)).filter(|(_, row)| fits(row)))
 }
 
 pub fn take(
@@ -44,7 +53,7 @@ pub fn take(
     cx: &mut Cx<'_>,
 ) -> Result<Option<Term>, Stop> {
     if work.lease.is_none() {
-        let (id, before) = lock(work, cx, How::Select)?;
+        let (id, before) = lock(work, cx)?;
         let clock = ClusterMs(cx.clock_ms());
         let Some(after) = before.taken(take, clock) else { return Ok(None) };
         cx.update(id, Row::Lease(after.clone()))?;
@@ -63,7 +72,7 @@ pub fn renew(
     cx: &mut Cx<'_>,
 ) -> Result<bool, Stop> {
     if work.lease.is_none() {
-        let (id, before) = lock(work, cx, How::Select)?;
+        let (id, before) = lock(work, cx)?;
         let clock = ClusterMs(cx.clock_ms());
         let Some(after) = before.renewed(renew, clock) else { return Ok(false) };
         cx.update(id, Row::Lease(after.clone()))?;
@@ -75,18 +84,14 @@ pub fn renew(
 }
 
 pub fn free(free: &FreeLease, work: &mut Work, cx: &mut Cx<'_>) -> Result<bool, Stop> {
-    let (id, before) = lock(work, cx, How::Update)?;
-    let Some(after) = before.freed(free) else { return Ok(false) };
-    cx.update(id, Row::Lease(after))?;
+    let Some((id, before)) = lock_where(work, cx, |row| row.freed(free).is_some())? else { return Ok(false) };
+    cx.update(id, Row::Lease(before.freed(free).expect("looked at just now")))?;
     cx.note(Change::LeaseFreed { fence: free.fence });
     Ok(true)
 }
 
 pub fn seize(seize: &SeizeLease, work: &mut Work, cx: &mut Cx<'_>) -> Result<bool, Stop> {
-    let (id, before) = lock(work, cx, How::Update)?;
-    if before.epoch != seize.expected {
-        return Ok(false);
-    }
+    let Some((id, before)) = lock_where(work, cx, |row| row.epoch == seize.expected)? else { return Ok(false) };
     cx.update(id, Row::Lease(before.seized(seize)))?;
     cx.note(Change::LeaseSeized { before });
     Ok(true)
