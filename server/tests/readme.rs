@@ -19,7 +19,7 @@ fn the_files_that_the_readme_shows_are_those_in_the_repository() {
 #[test]
 fn every_file_that_the_papers_name_is_there() {
     let mut papers = vec![root().join("README.md"), root().join("CONTRIBUTING.md")];
-    for folder in ["docs/src/guide", "docs/src/reference", "docs/src/sdk"] {
+    for folder in ["docs/src/guide", "docs/src/reference", "docs/src/runtime", "docs/src/sdk"] {
         let entries = std::fs::read_dir(root().join(folder)).expect("a folder of the book");
         papers.extend(entries.map(|entry| entry.expect("an entry").path()));
     }
