@@ -200,13 +200,13 @@ fn of_task(state: &State, task: &TaskStep, unit: &Unit, offers: &dyn Offers) -> 
         }
         UnitStatus::Dispatched { token, worker, deadline, .. } => {
             let token = Token { execution: state.identity.execution_id.clone(), id: *token };
-            let keeper = offers.keeper(&token, worker);
-            Reason::Running {
-                attempt: attempt(unit.attempt),
-                worker_id: worker.clone(),
-                deadline_ms: *deadline,
-                keeper,
+            let mut keeper = offers.keeper(&token, worker);
+            let mut deadline_ms = *deadline;
+            // While it is held it is neither given up nor offered again.
+            if state.held.is_some() {
+                (keeper.offered_again_ms, deadline_ms) = (None, None);
             }
+            Reason::Running { attempt: attempt(unit.attempt), worker_id: worker.clone(), deadline_ms, keeper }
         }
         UnitStatus::Retrying { next_attempt, fire_at } => {
             Reason::Retry { attempt: attempt(*next_attempt), until_ms: *fire_at }

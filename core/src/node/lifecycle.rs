@@ -111,8 +111,12 @@ impl<M: Mutants> Node<M> {
         if self.lock_lost {
             return Some("another server holds the election lock");
         }
-        let failed = self.write_failed.is_some_and(|at| self.now.mono < at + WRITE_TROUBLE);
-        (failed || self.writes_hang()).then_some("the database does not take writes")
+        (self.write_failed_lately() || self.writes_hang()).then_some("the database does not take writes")
+    }
+
+    /// Whether a write failed, or was in doubt, and none has gone through since.
+    pub(super) fn write_failed_lately(&self) -> bool {
+        self.write_failed.is_some_and(|at| self.now.mono < at + WRITE_TROUBLE)
     }
 
     /// What this server writes under, once it is the writer.

@@ -61,9 +61,10 @@ impl<M: Mutants> Node<M> {
         }
     }
 
-    /// Nothing is to be appended: then nothing hangs.
+    /// Nothing is to be appended, and nothing has just failed: then nothing hangs. Where a client asks for one thing at a time,
+    /// there is nothing to append between a failure and its next try.
     pub(super) fn rest_when_nothing_is_tried(&mut self) {
-        if !self.committing && self.ready.is_empty() {
+        if !self.committing && self.ready.is_empty() && !self.write_failed_lately() {
             self.progress.rests();
         }
     }

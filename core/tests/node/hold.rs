@@ -226,6 +226,12 @@ fn what_is_held_waits_for_its_recovery_and_says_so() {
         all.map(|one| format!("{} {}", one["step_id"].as_str().unwrap(), one["reason"].as_str().unwrap())).collect()
     };
     assert_eq!(reasons(&mut bench), ["charge running", "pack held", "nap held"]);
+    let charge = serde_json::to_value(&bench.view("e").waiting[0]).expect("JSON");
+    assert_eq!(
+        (&charge["deadline_ms"], &charge["offered_again_ms"]),
+        (&json!(null), &json!(null)),
+        "none of it happens"
+    );
     let session = bench.register("w");
     report(&mut bench, session, &token);
     assert_eq!(reasons(&mut bench), ["pack held", "nap held"]);

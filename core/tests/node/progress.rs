@@ -44,6 +44,23 @@ fn one_whose_append_hangs_while_the_database_takes_other_writes_lets_others_lead
 }
 
 #[test]
+fn one_whose_appends_fail_one_after_the_other_lets_others_lead_though_nothing_waits_between_them() {
+    let mut bench = leader(OnLostLease::StepDown);
+    bench.failing.insert("append", u32::MAX);
+    for second in 1..=15 {
+        let started = bench.start("Chain", "e", json!({"n": 1}));
+        assert!(started.status == 503, "second {second}: {started:?}");
+        bench.pass(Duration::from_secs(1));
+        assert!(second > 9 || lost(&bench).is_empty(), "it may be over soon: {:?}", lost(&bench));
+    }
+    assert!(lost(&bench)[0].starts_with("no append has gone through for 1"), "{:?}", lost(&bench));
+    assert_eq!(lost(&bench).len(), 1, "and it begins anew with its next lead");
+    bench.failing.clear();
+    bench.pass(Duration::from_secs(5));
+    assert_eq!(bench.start("Chain", "e", json!({"n": 1})).status, 201);
+}
+
+#[test]
 fn one_that_is_to_exit_ends() {
     let mut bench = leader(OnLostLease::Exit);
     bench.silent = Some("append");

@@ -2,15 +2,12 @@
 
 use crate::postgres::address::Address;
 use crate::postgres::open::{self, OpenError};
-use crate::postgres::peek::PeekError;
+use crate::postgres::peek::{PeekError, WITH_LEASES};
 use crate::postgres::tool::{PAUSE, TRIES, Tool, ToolError, Way, somebody};
 use orbit_core::store::lease::{ForceVerdict, ReleaseByForce};
 use orbit_core::store::statement::{FenceRow, LeaseSeen};
 use orbit_core::store::transaction::{Transaction, Verdict};
 use std::thread;
-
-/// The tables since which there are leases in them.
-const SINCE: u32 = 2;
 
 /// What a database says of who leads by lease.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,7 +44,7 @@ impl From<ToolError> for LeaseError {
 }
 
 fn connect(address: Address) -> Result<Tool, LeaseError> {
-    Ok(Tool::connect(address, SINCE, Way::Through)?)
+    Ok(Tool::connect(address, WITH_LEASES, Way::Through)?)
 }
 
 /// Who holds the lease, and until when. It changes nothing.

@@ -85,6 +85,10 @@ pub enum OpenError {
     )]
     Rights { address: String, reason: String },
     #[error(
+        "the role may not read Orbit's tables of {address}: {reason}; give the address with a role that may, as their owner"
+    )]
+    Reads { address: String, reason: String },
+    #[error(
         "{address} has tables of version {found}, and this Orbit needs version {SCHEMA_VERSION}: run `orbit db migrate \
          up`, or start the server with --migrate auto"
     )]
@@ -319,6 +323,14 @@ pub(super) fn of_connection(address: &str, error: ConnectError) -> OpenError {
         },
         None if reason.contains("password") => OpenError::Credentials { address, reason },
         None => OpenError::Unreachable { address, reason },
+    }
+}
+
+/// What is said where the tables are only looked at.
+pub(super) fn of_look(address: &str, error: MigrateError) -> OpenError {
+    match of_migration(address, error) {
+        OpenError::Rights { address, reason } => OpenError::Reads { address, reason },
+        error => error,
     }
 }
 

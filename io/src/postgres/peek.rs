@@ -6,8 +6,8 @@ use crate::postgres::connect::{Connector, Role, ServerSettings, Timeouts};
 use crate::postgres::migrate::{self, LockHolder, Migration};
 use crate::postgres::open::{self, OpenError};
 use crate::postgres::statement::column::{self, get};
-use crate::postgres::statement::{Link, Trouble, fence, nodes};
-use orbit_core::store::statement::NodeRows;
+use crate::postgres::statement::{Link, Trouble, fence, lease, nodes};
+use orbit_core::store::statement::{LeaseSeen, NodeRows};
 use orbit_core::store::transaction::SCHEMA_VERSION;
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ pub struct Peek {
     pub contents: Contents,
     /// The session that has the election lock now.
     pub lock: Option<LockHolder>,
+    /// The lease of leadership; none where the tables have no leases yet.
+    pub lease: Option<LeaseSeen>,
     /// The servers of the cluster.
     pub nodes: NodeRows,
     pub settings: ServerSettings,
@@ -52,7 +54,7 @@ fn look(address: Address) -> Result<Peek, PeekError> {
     let connector = tool(address);
     let opened = connector.open(Role::Tool).map_err(|error| open::of_connection(&address_shown, error))?;
     let mut opened = opened;
-    let found = migrate::current(&mut opened.client).map_err(|error| open::of_migration(&address_shown, error))?;
+    let found = migrate::current(&mut opened.client).map_err(|error| open::of_look(&address_shown, error))?;
     match found {
         0 => return Err(PeekError::Empty { address: address_shown }),
         found if found > SCHEMA_VERSION => return Err(PeekError::NewerSchema { address: address_shown, found }),
@@ -74,6 +76,8 @@ fn look(address: Address) -> Result<Peek, PeekError> {
 
 /// The first version of the tables in which servers of a cluster have rows.
 const WITH_NODES: u32 = 3;
+/// The first one in which a leader may have a lease.
+pub(super) const WITH_LEASES: u32 = 2;
 
 fn read(link: &mut Link, settings: ServerSettings, lock: Option<LockHolder>, found: u32) -> Result<Peek, Trouble> {
     link.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
@@ -88,6 +92,7 @@ fn read(link: &mut Link, settings: ServerSettings, lock: Option<LockHolder>, fou
         WITH_NODES.. => nodes::read(link)?,
         _ => NodeRows { nodes: Vec::new(), clock: fence.clock },
     };
+    let lease = if found >= WITH_LEASES { Some(lease::read(link)?) } else { None };
     let row = link.query_opt(
         "SELECT (SELECT count(*) FROM orbit_tasks WHERE state = 'queued'),
                 (SELECT count(*) FROM orbit_tasks WHERE state = 'claimed'),
@@ -105,7 +110,7 @@ fn read(link: &mut Link, settings: ServerSettings, lock: Option<LockHolder>, fou
         definitions: count(3)?,
     };
     link.run("COMMIT")?;
-    Ok(Peek { contents, lock, nodes, settings })
+    Ok(Peek { contents, lock, lease, nodes, settings })
 }
 
 /// The versions of a database's tables.
@@ -121,7 +126,7 @@ pub fn versions(address: Address) -> Result<Versions, OpenError> {
     let shown = address.shown().to_owned();
     open::on_a_thread(&shown.clone(), move || {
         let mut client = open::connect(&tool(address), Role::Tool)?.client;
-        let found = migrate::current(&mut client).map_err(|error| open::of_migration(&shown, error))?;
+        let found = migrate::current(&mut client).map_err(|error| open::of_look(&shown, error))?;
         Ok(Versions { found, missing: migrate::missing(found).to_vec() })
     })
 }

@@ -58,7 +58,7 @@ impl Tool {
         let mut opened = open::connect(&connector, Role::Tool)?;
         let of_postgres = |error: ::postgres::Error| open::of_connection(&shown, error.into());
         opened.client.batch_execute("BEGIN").map_err(of_postgres)?;
-        let found = migrate::current(&mut opened.client).map_err(|error| open::of_migration(&shown, error))?;
+        let found = migrate::current(&mut opened.client).map_err(|error| open::of_look(&shown, error))?;
         opened.client.batch_execute("COMMIT").map_err(of_postgres)?;
         match found {
             0 => Err(PeekError::Empty { address: shown }.into()),

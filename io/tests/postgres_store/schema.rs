@@ -61,6 +61,8 @@ fn a_server_without_the_right_to_change_tables_serves_on_tables_that_others_made
     let error = refused(&url, Migrate::Auto);
     assert!(matches!(error, OpenError::Rights { .. }), "{error}");
     drop(open(&place.database.url(), Migrate::Auto).unwrap());
+    let error = peek(Address::parse(&url).unwrap()).unwrap_err();
+    assert!(error.to_string().contains("may not read Orbit's tables"), "nothing was to be changed: {error}");
     // The rights that the book names.
     place.meddle("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO plain");
     let attached = open(&url, Migrate::Never).unwrap().attach();

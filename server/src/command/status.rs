@@ -5,7 +5,8 @@ use crate::cli::{Remote, StatusArgs};
 use crate::database::Database;
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Form};
-use orbit_core::store::statement::Holder;
+use orbit_core::cluster::Elected;
+use orbit_core::store::statement::{Holder, LeaseSeen};
 use orbit_io::contents::Contents;
 use orbit_io::postgres::Address;
 use orbit_io::postgres::migrate::LockHolder;
@@ -141,6 +142,8 @@ struct Seen {
     runs: Option<bool>,
     /// The session that has the election lock, if any has; none where there is no such lock.
     lock: Option<Option<LockHolder>>,
+    /// The lease, where the leader is elected by it.
+    lease: Option<LeaseSeen>,
     /// The servers of the cluster.
     nodes: Vec<NodeInfo>,
     /// How durable commits are, by the database's own names, for programs and for people.
@@ -157,19 +160,21 @@ fn look(db: &str) -> Result<Seen, Failure> {
             let runs = contents.fence.holder.as_ref().and_then(process_runs);
             let durability = vec![("journal_mode", "journal mode", journal_mode)];
             let database = path.display().to_string();
-            Ok(Seen { database, contents, runs, lock: None, nodes: Vec::new(), durability })
+            Ok(Seen { database, contents, runs, lock: None, lease: None, nodes: Vec::new(), durability })
         }
         Database::Postgres(_, address) => {
             let database = address.shown().to_owned();
-            let postgres::peek::Peek { contents, lock, nodes, settings } = peek(*address)?;
+            let postgres::peek::Peek { contents, lock, lease, nodes, settings } = peek(*address)?;
             let durability = vec![
                 ("postgres", "postgresql", settings.version),
                 ("synchronous_commit", "synchronous commit", settings.synchronous_commit),
                 ("fsync", "fsync", settings.fsync),
             ];
-            let runs = contents.fence.holder.as_ref().map(|_| lock.is_some());
-            let lock = Some(lock);
-            Ok(Seen { database, contents, runs, lock, nodes: nodes::of_rows(nodes), durability })
+            let lease = lease.filter(|_| contents.fence.election == Elected::Lease.as_str());
+            let leads = lease.as_ref().map_or(lock.is_some(), |lease| !lease.row.left(lease.clock).is_zero());
+            let runs = contents.fence.holder.as_ref().map(|_| leads);
+            let lock = Some(lock).filter(|_| lease.is_none());
+            Ok(Seen { database, contents, runs, lock, lease, nodes: nodes::of_rows(nodes), durability })
         }
     }
 }
@@ -210,6 +215,7 @@ fn of_database(db: &str, form: Form) -> Result<(), Failure> {
             let holder = lock.as_ref().map_or_else(|| "nobody".to_owned(), ToString::to_string);
             ("election lock", format!("held by {holder}"))
         });
+        let lease = seen.lease.iter().map(|lease| ("lease", held_by(lease)));
         let nodes = (!seen.nodes.is_empty()).then(|| ("nodes", summary(&seen.nodes)));
         let durability = seen.durability.iter().map(|(_, name, value)| (*name, value.clone()));
         let fields: Vec<(&str, String)> = [
@@ -226,11 +232,21 @@ fn of_database(db: &str, form: Form) -> Result<(), Failure> {
         ]
         .into_iter()
         .chain(lock)
+        .chain(lease)
         .chain(nodes)
         .chain(durability)
         .collect();
         output::fields(&fields)
     })
+}
+
+/// Whose the lease is.
+fn held_by(lease: &LeaseSeen) -> String {
+    let left = lease.row.left(lease.clock);
+    match lease.row.holder.as_ref().filter(|_| !left.is_zero()) {
+        Some(holder) => format!("held by `{}` for {:.1} s still", holder.node_id, left.as_secs_f64()),
+        None => "held by nobody".into(),
+    }
 }
 
 fn as_json(seen: &Seen) -> Value {
@@ -251,6 +267,14 @@ fn as_json(seen: &Seen) -> Value {
             }
             None => Value::Null,
         };
+    }
+    if let Some(LeaseSeen { row, clock }) = &seen.lease {
+        let holder = row.holder.as_ref().map(|holder| &holder.node_id);
+        whole["lease"] = json!({
+            "holder": holder, "epoch": row.epoch, "expires_in_ms": row.left(*clock).as_millis() as u64,
+        });
+    }
+    if seen.lock.is_some() || seen.lease.is_some() {
         whole["nodes"] = json!(seen.nodes);
     }
     for (name, _, value) in &seen.durability {

@@ -59,7 +59,7 @@ impl Seconds {
     fn of(number: f64) -> Result<Seconds, String> {
         // A year is longer than anything that is waited for, and far from where durations overflow.
         if !(0.0..=31_536_000.0).contains(&number) {
-            return Err(format!("{number} is no number of seconds between 0 and a year"));
+            return Err(format!("{number:?} is no number of seconds between 0 and a year"));
         }
         Ok(Seconds(Duration::from_secs_f64(number)))
     }

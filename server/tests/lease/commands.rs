@@ -23,6 +23,12 @@ async fn the_lease_is_shown_with_its_holder_epoch_and_what_is_left_whether_or_no
     let left = shown["expires_in_ms"].as_i64().expect("a time");
     let age = shown["age_ms"].as_i64().expect("a time");
     assert!((1..=600_001).contains(&left) && (0..600_000).contains(&age), "{shown}");
+    // So does a look at the database as a whole: whoever has the lease runs, and there is no lock.
+    let mut command = orbit(&["status", "-o", "json"]);
+    command.args(["--db", &cluster.database.url()]);
+    let looked = aside(|| run(command)).await.json();
+    assert_eq!((&looked["holder_runs"], &looked["lease"]["holder"]), (&true.into(), &"a".into()), "{looked}");
+    assert!(looked.get("election_lock").is_none(), "{looked}");
     a.process.kill();
     let shown = lease(&cluster, &["show"]).await;
     assert_eq!(shown.code, 0, "{shown:?}");
