@@ -101,7 +101,11 @@ impl World {
     /// A session that is no server's begins a transaction, in which it locks the fence row.
     pub(in crate::world) fn begin_row_lock(&mut self, ms: u64) {
         self.catch_up();
-        let Ok(session) = self.database().engine.connect(Settings::default()) else { return };
+        let database = self.database();
+        // Numbers are of one line, whichever of two primaries gives them.
+        let last = database.engines().map(|engine| engine.last_session()).max().unwrap_or_default();
+        database.engine.number_after(last);
+        let Ok(session) = database.engine.connect(Settings::default()) else { return };
         self.trace.record(self.now, "row locked", &(session, ms));
         self.marks.hit(Mark::RowLocked);
         self.database().strangers.insert(session);
