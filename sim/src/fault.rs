@@ -118,8 +118,14 @@ kinds! {
 pub enum When {
     /// At the first opportunity at this time or after it, in microseconds since the world began.
     AtUs(Time),
-    /// When something has happened for the nth time (1 is the first).
-    After { moment: Moment, nth: u32 },
+    /// When something has happened for the nth time (1 is the first): to any server, or to the one with this number in its
+    /// name (0 is the first).
+    After {
+        moment: Moment,
+        nth: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        node: Option<u32>,
+    },
 }
 
 macro_rules! moments {
@@ -180,14 +186,17 @@ fn is_none(skip: &u32) -> bool {
 /// What struck in a run; it outlives a panic of the code under test.
 pub type Struck = Rc<RefCell<Vec<Strike>>>;
 
+/// A moment that has come to any server, or to the one with this number.
+type Came = (Moment, Option<u32>);
+
 /// Decides at each opportunity whether a fault strikes.
 #[derive(Debug)]
 pub struct Faults {
     /// By kind, in the order of their times; none where the dice decide.
     script: Option<BTreeMap<FaultKind, VecDeque<Strike>>>,
-    /// By moment, and how often each has come.
-    awaited: Vec<(Moment, u32, Strike)>,
-    came: BTreeMap<Moment, u32>,
+    /// By moment; and how often each has come, to any server and to each.
+    awaited: Vec<(Came, u32, Strike)>,
+    came: BTreeMap<Came, u32>,
     /// Opportunities of the present microsecond.
     now: Time,
     passed: BTreeMap<FaultKind, u32>,
@@ -214,7 +223,7 @@ impl Faults {
         for strike in strikes {
             match strike.when {
                 When::AtUs(_) => script.entry(strike.fault).or_default().push(strike.clone()),
-                When::After { moment, nth } => awaited.push((moment, nth, strike.clone())),
+                When::After { moment, nth, node } => awaited.push(((moment, node), nth, strike.clone())),
             }
         }
         for strikes in script.values_mut() {
@@ -247,18 +256,25 @@ impl Faults {
         Some(for_ms)
     }
 
-    /// A server has come to a moment: what a scenario wants to happen to it there.
-    pub fn come_to(&mut self, moment: Moment) -> Vec<Strike> {
+    /// How many have struck.
+    pub fn count(&self) -> u64 {
+        self.struck.borrow().len() as u64
+    }
+
+    /// The server with this number has come to a moment: what a scenario wants to happen to it there.
+    pub fn come_to(&mut self, moment: Moment, node: u32) -> Vec<Strike> {
         if self.awaited.is_empty() {
             return Vec::new();
         }
-        let came = self.came.entry(moment).or_default();
-        *came += 1;
-        let now = (moment, *came);
+        let both = [(moment, None), (moment, Some(node))].map(|came| {
+            let times = self.came.entry(came).or_default();
+            *times += 1;
+            (came, *times)
+        });
         let due: Vec<Strike> = self
             .awaited
-            .extract_if(.., |(moment, nth, _)| (*moment, *nth) == now)
-            .map(|(_, _, strike)| strike)
+            .extract_if(.., |(came, nth, _)| both.contains(&(*came, *nth)))
+            .map(|(.., strike)| strike)
             .collect();
         self.struck.borrow_mut().extend(due.iter().cloned());
         due

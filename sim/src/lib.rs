@@ -12,8 +12,10 @@
 //! * [`mutant`]: mistakes planted to show that the checks find them.
 //! * [`report`]: traces, their hash, failures. [`show`]: a page of a trace; [`diff`]: the first
 //!   difference of two. [`run`]: runs of one seed and of many.
+//!   [`corpus`]: those that found something.
 
 pub mod check;
+pub mod corpus;
 pub mod coverage;
 pub mod diff;
 pub mod fault;

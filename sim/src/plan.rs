@@ -4,11 +4,13 @@
 //! hides behind another. A fault that lasts has a probability and a smallest and largest duration, so that it neither
 //! flaps nor lasts for ever. After the chaos comes the healing: all faults end, and everything must come to its end.
 
+mod options;
 mod quiet;
+
+pub use options::Setting;
 
 use crate::rng::{Dice, Ratio, Stream};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 /// The options of one run. Durations are in milliseconds unless the name says otherwise; pairs are bounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,6 +21,8 @@ pub struct Plan {
     pub chaos_ms: u64,
     /// Within this time after the healing, everything has come to its end.
     pub heal_ms: u64,
+    /// The world lasts at least so long: what has come to its end before stands by, and stays as it is.
+    pub least_ms: u64,
     pub clients: u32,
     /// How long a client thinks before its next request.
     pub think_ms: [u64; 2],
@@ -375,13 +379,14 @@ impl Plan {
         let slow_network = d.chance(Ratio::new(1, 4));
         let mut plan = Plan {
             seed,
-            chaos_ms: d.between([8_000, 24_000]),
+            chaos_ms: d.between([20_000, 45_000]),
             heal_ms: 240_000,
+            least_ms: 60_000,
             clients: u32::try_from(d.between([1, 4])).expect("small"),
             think_ms: [d.between([1, 50]), d.between([60, 1_000])],
-            starts: u32::try_from(d.between([3, 30])).expect("small"),
+            starts: u32::try_from(d.between([8, 40])).expect("small"),
             workflows: u32::try_from(d.between([1, 5])).expect("small"),
-            workers: u32::try_from(d.between([1, 4])).expect("small"),
+            workers: u32::try_from(d.between([3, 5])).expect("small"),
             server: ServerPlan {
                 session_timeout_ms,
                 heartbeat_ms: session_timeout_ms / 4,
@@ -469,22 +474,6 @@ impl Plan {
         }
         plan
     }
-
-    /// The same with one option changed: `key` is a path such as `faults.pause`, which `0` switches off whatever kind
-    /// of probability it is.
-    pub fn set(&self, key: &str, value: &str) -> Result<Plan, String> {
-        let mut all = serde_json::to_value(self).expect("a plan is plain data");
-        let pointer = format!("/{}", key.replace('.', "/"));
-        let place = all.pointer_mut(&pointer).ok_or_else(|| format!("a plan has no option {key:?}"))?;
-        match place {
-            Value::Object(fault) if value == "0" && fault.contains_key("chance") => {
-                fault.insert("chance".into(), Value::String(Ratio::NEVER.to_string()));
-            }
-            Value::String(_) if value == "0" => *place = Value::String(Ratio::NEVER.to_string()),
-            _ => *place = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.into())),
-        }
-        serde_json::from_value(all).map_err(|e| format!("{value:?} is no value of {key}: {e}"))
-    }
 }
 
 /// Off in half of the plans, else one of the rates, each given as *one in so many*.
@@ -525,17 +514,5 @@ mod tests {
     fn a_seed_always_draws_the_same_plan_and_others_draw_others() {
         assert_eq!(Plan::draw(7), Plan::draw(7));
         assert_ne!(Plan::draw(7), Plan { seed: 7, ..Plan::draw(8) });
-    }
-
-    #[test]
-    fn an_option_is_changed_by_its_path_and_a_fault_is_switched_off_by_zero() {
-        let plan = Plan::draw(1).set("clients", "9").unwrap();
-        assert_eq!(plan.clients, 9);
-        let plan = plan.set("faults.pause.chance", "1/3").unwrap();
-        assert_eq!(plan.faults.pause.chance, Ratio::new(1, 3));
-        assert!(plan.set("faults.pause", "0").unwrap().faults.pause.chance.is_never());
-        assert!(plan.set("disk.unknown", "0").unwrap().disk.unknown.is_never());
-        assert!(plan.set("faults.flood", "0").unwrap_err().contains("no option"));
-        assert!(plan.set("clients", "many").unwrap_err().contains("no value of clients"));
     }
 }

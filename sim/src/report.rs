@@ -1,5 +1,15 @@
 //! What people see of a run: its trace, the trace's hash, and the one line that reproduces a failure.
+//!
+//! [`header`]: what a trace begins with. [`summary`]: what many runs gave, for machines. [`artifacts`]: what is kept of a
+//! failure. [`hunt`]: how soon planted mistakes are found.
 
+pub mod artifacts;
+pub mod header;
+pub mod hunt;
+pub mod summary;
+
+use crate::mutant;
+use crate::run::Ensemble;
 use crate::world::clock::Time;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -8,7 +18,8 @@ use std::io::Write;
 
 /// The trace of a run: one JSON line for each thing that happened, and a hash over all of them.
 pub struct Trace {
-    hash: Sha256,
+    /// None where nobody asks: writing everything down is a good part of the work of a run.
+    hash: Option<Sha256>,
     lines: u64,
     buffer: Vec<u8>,
     out: Option<Box<dyn Write>>,
@@ -22,18 +33,24 @@ struct Line<'a, T> {
 }
 
 impl Trace {
-    /// A trace that is hashed, and written where somebody wants to read it.
+    /// A trace that is hashed, and written where somebody wants to read it: behind its [`header`], which is written already.
     pub fn new(out: Option<Box<dyn Write>>) -> Trace {
-        Trace { hash: Sha256::new(), lines: 0, buffer: Vec::new(), out }
+        Trace { hash: Some(Sha256::new()), lines: 0, buffer: Vec::new(), out }
+    }
+
+    /// A trace of which nobody wants to know more than how long it is.
+    pub fn counted() -> Trace {
+        Trace { hash: None, lines: 0, buffer: Vec::new(), out: None }
     }
 
     /// Something happened.
     pub fn record<T: Serialize>(&mut self, at_us: Time, what: &str, data: &T) {
+        self.lines += 1;
+        let Some(hash) = &mut self.hash else { return };
         self.buffer.clear();
         serde_json::to_writer(&mut self.buffer, &Line { at_us, what, data }).expect("a line is plain data");
         self.buffer.push(b'\n');
-        self.hash.update(&self.buffer);
-        self.lines += 1;
+        hash.update(&self.buffer);
         if let Some(out) = &mut self.out {
             out.write_all(&self.buffer).expect("the trace can be written");
         }
@@ -44,12 +61,13 @@ impl Trace {
         self.lines
     }
 
-    /// The hash of all lines so far, and the trace written to its end.
+    /// The hash of all lines so far, and the trace written to its end; empty where the lines were counted alone.
     pub fn finish(mut self) -> String {
         if let Some(out) = &mut self.out {
             out.flush().expect("the trace can be written");
         }
-        let digest = self.hash.finalize();
+        let Some(hash) = self.hash else { return String::new() };
+        let digest = hash.finalize();
         digest.iter().take(16).map(|b| format!("{b:02x}")).collect()
     }
 }
@@ -108,9 +126,18 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The one line that reproduces a failure of `seed`.
-pub fn reproduce(seed: u64) -> String {
-    format!(
-        "SIM_SEED={seed} cargo test -p sim --test seeds    # or: cargo run -rp sim -- run --seed {seed} --trace trace.jsonl"
-    )
+/// The one line that reproduces what an ensemble found with a seed.
+pub fn reproduce(ensemble: &Ensemble, seed: u64) -> String {
+    let mut line = format!("cargo run -rp sim -- run --seed {seed}");
+    if let Some(mutant) = ensemble.planted {
+        line.push_str(&format!(" --mutant {}", mutant::name(mutant)));
+    }
+    for (key, value) in &ensemble.settings {
+        line.push_str(&format!(" --set '{key}={value}'"));
+    }
+    line.push_str(" --trace trace.jsonl");
+    if ensemble.planted.is_none() && ensemble.settings.is_empty() {
+        line = format!("SIM_SEED={seed} cargo test -p sim --test seeds    # or: {line}");
+    }
+    line
 }

@@ -19,7 +19,7 @@ fn cluster() -> Plan {
 }
 
 fn after(moment: Moment, nth: u32, fault: FaultKind, for_ms: u64) -> Strike {
-    Strike { when: When::After { moment, nth }, fault, for_ms, skip: 0 }
+    Strike { when: When::After { moment, nth, node: None }, fault, for_ms, skip: 0 }
 }
 
 /// What happens in a plan with these faults.

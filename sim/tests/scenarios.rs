@@ -73,7 +73,7 @@ fn a_leader_that_stands_still_once_it_has_sent_an_append_is_replaced_and_fenced(
         mutant: None,
         fails: None,
         faults: vec![Strike {
-            when: When::After { moment: Moment::AppendSent, nth: 2 },
+            when: When::After { moment: Moment::AppendSent, nth: 2, node: None },
             fault: FaultKind::Pause,
             for_ms: 30_000,
             skip: 0,
@@ -105,9 +105,18 @@ fn what_is_no_scenario_is_refused_with_what_would_be_right() {
     };
     assert!(with(&|s| s.format = "orbit-scenario/9".into()).contains(FORMAT));
     assert!(with(&|s| s.mutant = Some("fence-made-of-paper".into())).contains("fence-missing"));
-    let at = |fault, nth| Strike { when: When::After { moment: Moment::Elected, nth }, fault, for_ms: 0, skip: 0 };
+    let at = |fault, nth| {
+        let when = When::After { moment: Moment::Elected, nth, node: None };
+        Strike { when, fault, for_ms: 0, skip: 0 }
+    };
     assert!(with(&|s| s.faults = vec![at(FaultKind::RequestLost, 1)]).contains("at_us"));
     assert!(with(&|s| s.faults = vec![at(FaultKind::Pause, 0)]).contains("begins with 1"));
+    let alone = |s: &mut Scenario| (s.plan.store, s.plan.cluster) = (StoreKind::Sqlite, None);
+    let restart = with(&|s| {
+        alone(s);
+        s.faults = vec![at(FaultKind::DatabaseRestart, 1)];
+    });
+    assert!(restart.contains("database-restart strikes PostgreSQL"), "{restart}");
     assert!(matches!(Scenario::parse("{}"), Err(ScenarioError::Json(_))));
     assert!(Scenario::parse(&scenario.text().replace("\"crash\"", "\"crush\"")).is_err());
 }

@@ -25,18 +25,13 @@ pub fn pending(world: &World) -> Option<String> {
     if let Some(pid) = world.processes.keys().find(|pid| world.is_cluster() && !registered(pid)) {
         return Some(format!("server {} is not among the nodes", pid.0));
     }
-    let running: Vec<String> = world
-        .store()
-        .owners()
-        .iter()
-        .map(|(id, owner)| {
+    let running = world.store().owners();
+    if !running.is_empty() {
+        let few = running.iter().take(3).map(|(id, owner)| {
             let last = world.checks.history.get(id).and_then(|t| t.events.last());
             format!("{id} ({:?}, wake {:?})", last.map(|e| &e.event), owner.wake)
-        })
-        .collect();
-    if !running.is_empty() {
-        let few = running.iter().take(3).cloned().collect::<Vec<_>>().join("; ");
-        return Some(format!("{} executions run: {few}", running.len()));
+        });
+        return Some(format!("{} executions run: {}", running.len(), few.collect::<Vec<_>>().join("; ")));
     }
     if let Some(task) = world.store().tasks().next() {
         return Some(format!("a task is queued for an execution that has ended: {:?}", task.row));

@@ -25,7 +25,10 @@
 //! * [`patience`]: long polls and waits end early only with something to say, and do end.
 //! * [`pace`]: nothing spins, whatever fails.
 //! * [`liveness`]: once the world is healed, everything comes to its end, or there is a reason to read.
+//!
+//! [`catalogue`] has them by their names, each with its promise and its "sometimes".
 
+pub mod catalogue;
 pub mod course;
 pub mod delivery;
 pub mod family;

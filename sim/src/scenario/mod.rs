@@ -8,12 +8,13 @@ pub use shrink::{Progress, Shrunk, shrink};
 
 use crate::fault::{FaultKind, Strike, Struck, When};
 use crate::mutant::{self, Planted};
-use crate::plan::Plan;
+use crate::plan::{Plan, StoreKind};
 use crate::report::{Failure, FailureKind};
-use crate::run::{Faulty, run_with};
+use crate::run::{Faulty, run_with, verdict};
 use crate::world::Ended;
 use orbit_core::mutant::Mutant;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::io::Write;
 
 /// What the first member of a file says, so that another version is told apart.
@@ -36,7 +37,8 @@ pub struct Scenario {
     pub fails: Option<Expected>,
     /// In the order in which they happened.
     pub faults: Vec<Strike>,
-    /// Everything else. What it says of how often faults happen does not count.
+    /// Everything else. What it says of how often faults happen does not count. A file may leave out what is as the seed
+    /// draws it.
     pub plan: Plan,
 }
 
@@ -65,12 +67,16 @@ pub enum ScenarioError {
     Format(String),
     #[error("{0}")]
     Mutant(String),
+    #[error("{0}")]
+    Plan(String),
     #[error(
         "{} cannot strike at a moment: give it `at_us`, or take one of {}",
         .0.as_str(),
         at_a_moment().iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ")
     )]
     Moment(FaultKind),
+    #[error("{} strikes PostgreSQL, and the plan's `store` is \"sqlite\"", .0.as_str())]
+    Store(FaultKind),
     #[error("a moment's `nth` begins with 1")]
     Nth,
 }
@@ -93,6 +99,12 @@ pub fn at_a_moment() -> &'static [FaultKind] {
     ]
 }
 
+/// Of those, the ones that strike a server of PostgreSQL.
+fn of_postgres(kind: FaultKind) -> bool {
+    use FaultKind::*;
+    matches!(kind, SessionKilled | LinkCut | DatabaseRestart | DatabaseCrash | ReadOnly)
+}
+
 impl Scenario {
     /// The run of a plan, with a mistake or none, as a scenario: what struck in it, and how it ended.
     pub fn of_run(plan: &Plan, planted: Planted) -> (Scenario, Ended) {
@@ -110,18 +122,25 @@ impl Scenario {
         (scenario, ended)
     }
 
-    /// Reads a file's text.
+    /// Reads a file's text. What its plan does not say is as the plan's seed draws it.
     pub fn parse(text: &str) -> Result<Scenario, ScenarioError> {
-        let scenario: Scenario = serde_json::from_str(text)?;
-        if scenario.format != FORMAT {
-            return Err(ScenarioError::Format(scenario.format));
+        let mut file: Value = serde_json::from_str(text)?;
+        if let Some(other) = file.get("format").and_then(Value::as_str).filter(|format| *format != FORMAT) {
+            return Err(ScenarioError::Format(other.to_owned()));
         }
+        if let Some(part) = file.get_mut("plan") {
+            *part = json!(Plan::from_part(part).map_err(ScenarioError::Plan)?);
+        }
+        let scenario: Scenario = serde_json::from_value(file)?;
         scenario.planted()?;
         for strike in &scenario.faults {
             match strike.when {
                 When::After { nth: 0, .. } => return Err(ScenarioError::Nth),
                 When::After { .. } if !at_a_moment().contains(&strike.fault) => {
                     return Err(ScenarioError::Moment(strike.fault));
+                }
+                When::After { .. } if of_postgres(strike.fault) && scenario.plan.store == StoreKind::Sqlite => {
+                    return Err(ScenarioError::Store(strike.fault));
                 }
                 _ => {}
             }
@@ -152,6 +171,12 @@ impl Scenario {
         let mutant: Option<Mutant> =
             self.mutant.as_deref().map(mutant::parse).transpose().map_err(ScenarioError::Mutant)?;
         Ok(Planted(mutant))
+    }
+
+    /// Runs it for the verdict alone.
+    pub fn verdict(&self) -> Ended {
+        let planted = self.planted().expect("it was read, or made, with a mistake that exists");
+        verdict(&self.plan, planted, Faulty::Scripted(&self.faults))
     }
 
     /// Runs it.

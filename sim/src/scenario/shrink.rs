@@ -49,7 +49,7 @@ pub fn shrink(scenario: &Scenario, budget: Duration, progress: &dyn Fn(Progress)
         }
     }
     let unfinished = shrinker.late();
-    let ended = shrinker.best.run(None);
+    let ended = shrinker.best.verdict();
     shrinker.best.about = ended.failure.map(|failure| failure.to_string()).unwrap_or_default();
     Some(Shrunk { scenario: shrinker.best, runs: shrinker.runs, unfinished })
 }
@@ -65,7 +65,7 @@ impl Shrinker<'_> {
             return false;
         }
         self.runs += 1;
-        let same = self.fails.is(scenario.run(None).failure.as_ref());
+        let same = self.fails.is(scenario.verdict().failure.as_ref());
         if same {
             self.best = scenario;
         }
@@ -112,6 +112,7 @@ impl Shrinker<'_> {
 
     /// Fewer of everything, and nothing that is not needed.
     fn smaller_plan(&mut self) {
+        self.try_plan(|plan| plan.least_ms = 0);
         self.try_plan(|plan| plan.clients = 1);
         self.try_plan(|plan| plan.workers = 1);
         self.try_plan(|plan| plan.starts = 1);

@@ -1,5 +1,6 @@
 //! Reads the lines of a trace.
 
+use crate::report::header::Header;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -25,6 +26,9 @@ pub fn lines(text: &str) -> Result<Vec<Line>, String> {
     for (text, number) in text.lines().zip(1..) {
         let value: Value =
             serde_json::from_str(text).map_err(|e| format!("line {number} is no line of a trace: {e}"))?;
+        if number == 1 && value.get("format").is_some() {
+            Header::parse(text).map_err(|e| e.to_string())?;
+        }
         if value.get("what").is_some() {
             let line = serde_json::from_value(value);
             lines.push(line.map_err(|e| format!("line {number} is no line of a trace: {e}"))?);

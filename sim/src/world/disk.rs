@@ -205,6 +205,7 @@ impl World {
     pub(super) fn replies(&mut self, pid: Pid, id: CallId, reply: Reply<Verdict>) {
         let calls = &mut self.process(pid).calls;
         let call = calls.under_way.remove(&id).expect("it is under way");
+        let acknowledged = matches!(reply, Reply::Done(_)) && call.stage == Stage::Ran { changed: true };
         let next = calls.lanes.get_mut(&call.connection).and_then(|lane| {
             lane.pop_front();
             lane.front().copied()
@@ -212,6 +213,7 @@ impl World {
         if let Some(next) = next {
             self.take_up(pid, next);
         }
+        self.acknowledged += u64::from(acknowledged);
         self.give(pid, orbit_core::node::Input::Store { call: id, reply, origin: None });
     }
 

@@ -29,6 +29,7 @@ use crate::plan::{Plan, StoreKind, TICK_MS};
 use crate::postgres::store as orbit;
 use crate::report::{Failure, Trace};
 use crate::rng::{Dice, Ratio, Stream, Streams};
+use crate::run::Size;
 use crate::store::ModelStore;
 use crate::workload;
 use crate::workload::census::Census;
@@ -55,6 +56,9 @@ pub struct World {
     now: Time,
     queue: BTreeMap<(Time, u64), Event>,
     sequence: u64,
+    /// What has happened: events of the queue, and commits whose outcome reached the server that had sent them.
+    happened: u64,
+    acknowledged: u64,
     dice: Streams,
     faults: Faults,
     host: HostClock,
@@ -100,11 +104,13 @@ pub struct Ended {
     pub marks: Coverage,
     /// What came to its end.
     pub census: Census,
-    /// Over everything that happened.
+    /// Over everything that happened; empty where nobody asked for it.
     pub hash: String,
     pub lines: u64,
     pub executions: u64,
     pub simulated_ms: u64,
+    /// How much it was.
+    pub size: Size,
 }
 
 impl World {
@@ -125,6 +131,8 @@ impl World {
             now: Time(0),
             queue: BTreeMap::new(),
             sequence: 0,
+            happened: 0,
+            acknowledged: 0,
             host: HostClock::new(),
             steady_clock: true,
             wall_ahead: Vec::new(),
@@ -181,6 +189,7 @@ impl World {
             && let Some(((time, _), event)) = self.queue.pop_first()
         {
             self.now = time;
+            self.happened += 1;
             self.happens(event);
         }
         if self.failure.is_none() {
@@ -192,6 +201,7 @@ impl World {
         }
         let executions = self.store().executions().len() as u64;
         Ended {
+            size: self.size(),
             census: self.census(),
             failure: self.failure,
             marks: self.marks,
@@ -199,6 +209,17 @@ impl World {
             simulated_ms: self.now.0 / 1_000,
             lines: self.trace.lines(),
             hash: self.trace.finish(),
+        }
+    }
+
+    fn size(&self) -> Size {
+        Size {
+            servers: self.servers() as u64,
+            workers: self.workers.len() as u64,
+            simulated_ms: self.now.0 / 1_000,
+            commits: self.acknowledged,
+            faults: self.faults.count(),
+            events: self.happened,
         }
     }
 
@@ -257,6 +278,8 @@ impl World {
     /// Whether everything has come to its end; if not in time, says why.
     fn look(&mut self) {
         match liveness::pending(self) {
+            // Nothing may happen any more to what has come to its end.
+            None if self.now < Time(0).plus_ms(self.plan.least_ms) => self.at(self.now.plus_ms(500), Event::Look),
             None if self.audit.is_none() => self.begin_audit(),
             None => self.finished = true,
             Some(reason) if self.now.since_ms(self.healed_at) > self.plan.heal_ms => {

@@ -37,7 +37,8 @@ impl World {
         if self.healed {
             return;
         }
-        for strike in self.faults.come_to(moment) {
+        let Some(place) = self.processes.get(&pid).map(|process| process.place()) else { return };
+        for strike in self.faults.come_to(moment, place) {
             self.tell_of_fault(strike.fault, Some(strike.for_ms), Some(moment));
             self.at(self.now, Event::Strikes(pid, strike));
         }
@@ -50,18 +51,18 @@ impl World {
             return;
         }
         match strike.fault {
-            FaultKind::Crash | FaultKind::CrashInStep | FaultKind::CrashAfterCommit => self.crash(pid),
+            FaultKind::Crash => self.crash(pid),
             FaultKind::Stop => self.stop(pid),
             FaultKind::Pause => self.pause(pid, ms),
             FaultKind::NetworkDown => self.network_goes_down(ms),
             FaultKind::ClockBack => self.step_clock(-i64::try_from(ms).expect("short")),
             FaultKind::ClockForward => self.step_clock(i64::try_from(ms).expect("short")),
-            FaultKind::SessionKilled | FaultKind::Takeover => self.kill_election(pid),
+            FaultKind::SessionKilled => self.kill_election(pid),
             FaultKind::LinkCut => self.cut_store(pid),
             FaultKind::DatabaseRestart => self.restart_database(false, ms),
             FaultKind::DatabaseCrash => self.restart_database(true, ms),
             FaultKind::ReadOnly => self.writes_stop(Writable::ReadOnly, ms),
-            FaultKind::DiskFull => self.writes_stop(Writable::DiskFull, ms),
+            FaultKind::DiskFull => self.disk_fills(ms),
             other => unreachable!("a scenario with {} at a moment is refused", other.as_str()),
         }
     }
@@ -69,6 +70,12 @@ impl World {
     fn network_goes_down(&mut self, ms: u64) {
         self.trace.record(self.now, "network down", &ms);
         self.network.down_until = self.now.plus_ms(ms);
+    }
+
+    fn disk_fills(&mut self, ms: u64) {
+        self.trace.record(self.now, "disk full", &ms);
+        self.disk.full_until = self.now.plus_ms(ms);
+        self.writes_stop(Writable::DiskFull, ms);
     }
 
     fn some_process(&mut self) -> Option<Pid> {
@@ -88,9 +95,7 @@ impl World {
         let faults = self.plan.faults.clone();
         self.strike_server(&faults);
         if let Some(ms) = self.strikes(FaultKind::DiskFull, faults.disk_full) {
-            self.trace.record(self.now, "disk full", &ms);
-            self.disk.full_until = self.now.plus_ms(ms);
-            self.writes_stop(Writable::DiskFull, ms);
+            self.disk_fills(ms);
         }
         if let Some(ms) = self.strikes(FaultKind::DiskStall, faults.disk_stall) {
             self.trace.record(self.now, "disk stalls", &ms);

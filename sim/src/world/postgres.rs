@@ -78,6 +78,8 @@ struct Link {
     pooled: bool,
     /// Nothing more comes back on it.
     cut: bool,
+    /// Its last transaction has changed something, and nobody has heard of that yet.
+    changed: bool,
     /// Messages arrive in the order in which they were sent, in both directions.
     last_there: Time,
     last_back: Time,
@@ -310,11 +312,12 @@ impl World {
 
     fn arrives_there(&mut self, id: LinkId, message: Message) {
         let now = self.now;
-        let plan = self.plan.clone();
         let back = matches!(message, Message::Connect) && self.is_led_back();
+        let asks_for = self.database().links.get(&id).map(|link| link.connection);
+        let settings = asks_for.filter(|_| matches!(message, Message::Connect)).map(|c| settings(c, &self.plan));
         let database = self.database();
         let Some(link) = database.links.get_mut(&id) else { return };
-        let (connection, timeline, session) = (link.connection, link.timeline, link.session);
+        let (timeline, session) = (link.timeline, link.session);
         match message {
             message if link.pooled => self.arrives_at_pooler(id, message),
             Message::Connect => {
@@ -327,7 +330,7 @@ impl World {
                 let connected = if now < database.refuses_until {
                     Err(SqlError::fatal(Code::TooManyConnections))
                 } else {
-                    engine.connect(settings(connection, &plan))
+                    engine.connect(settings.expect("it asks for a connection"))
                 };
                 let origin = engine.domain.origin;
                 match connected {
@@ -440,8 +443,14 @@ impl World {
         let operator = database.operation.as_ref().is_some_and(|operation| operation.is_on(session));
         let name = sender.map_or(if operator { "set_mode" } else { "unknown" }, |sender| sender.name);
         let id = database.of_session.get(&session).copied().filter(|_| timeline.is_some());
-        let link = id.and_then(|id| database.links.get(&id));
-        let (pid, open) = (link.map(|l| l.pid), link.is_some_and(|l| !l.cut));
+        let link = id.and_then(|id| database.links.get_mut(&id));
+        let (pid, open) = match link {
+            Some(link) => {
+                link.changed |= !changes.is_empty();
+                (Some(link.pid), !link.cut)
+            }
+            None => (None, false),
+        };
         let pid = pid.filter(|pid| self.processes.contains_key(pid));
         let keeps = |process: &Process| process.lanes.lanes.values().any(|lane| lane.link == id);
         let late = zombie || !open || !pid.and_then(|pid| self.processes.get(&pid)).is_some_and(keeps);

@@ -89,9 +89,17 @@ impl World {
         let database = self.database();
         database.last_link += 1;
         let id = LinkId(database.last_link);
-        let (session, timeline) = (None, 0);
-        let link =
-            Link { pid, connection: key.0, session, timeline, pooled, cut: false, last_there: now, last_back: now };
+        let link = Link {
+            pid,
+            connection: key.0,
+            session: None,
+            timeline: 0,
+            pooled,
+            cut: false,
+            changed: false,
+            last_there: now,
+            last_back: now,
+        };
         database.links.insert(id, link);
         let lane = self.lane(pid, key);
         (lane.link, lane.leads_to) = (Some(id), None);
@@ -246,6 +254,10 @@ impl World {
     fn finish(&mut self, pid: Pid, key: (Connection, u8), reply: Reply<Verdict>) {
         let lane = self.lane(pid, key);
         let (current, origin) = (lane.current.take().expect("a call is under way"), lane.leads_to);
+        let link = lane.link;
+        let link = link.and_then(|link| self.database().links.get_mut(&link));
+        let changed = link.is_some_and(|link| std::mem::take(&mut link.changed));
+        self.acknowledged += u64::from(changed && matches!(reply, Reply::Done(_)));
         self.process(pid).calls.under_way.remove(&current.call);
         self.note_reply(pid, &reply, &current.groups);
         let timeline = origin.map_or(0, |origin| origin.timeline);
