@@ -101,6 +101,9 @@ impl World {
     /// A session that is no server's begins a transaction, in which it locks the fence row.
     pub(in crate::world) fn begin_row_lock(&mut self, ms: u64) {
         self.catch_up();
+        // No two sessions have one number, on whichever timeline they are.
+        let last = self.database().engines().map(|engine| engine.last_session()).max().unwrap_or_default();
+        self.database().engine.number_after(last);
         let Ok(session) = self.database().engine.connect(Settings::default()) else { return };
         self.trace.record(self.now, "row locked", &(session, ms));
         self.marks.hit(Mark::RowLocked);
