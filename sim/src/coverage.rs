@@ -175,7 +175,6 @@ marks! {
     ClockSkewed = "server on a host whose wall clock is not the database's",
     RowLocked = "row that appends lock locked by a session that is no server's",
     AppendHung = "backend of a leader's appends stood still",
-    LetOthersLead = "lead given up since no append went through",
     HeldAtTakeover = "execution held by a server that took over",
     HeldOverTakeover = "execution still held after another takeover",
     ResultWhileHeld = "result accepted of an execution that is held",

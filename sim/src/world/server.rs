@@ -390,11 +390,8 @@ impl World {
                 process.hands_over = false;
                 (process.leads, process.deposed, process.fence) = (false, true, None);
             }
-            LogEvent::LeadershipLost { reason, .. } | LogEvent::LeaseLost { reason, .. } => {
+            LogEvent::LeadershipLost { .. } | LogEvent::LeaseLost { .. } => {
                 self.marks.hit(Mark::SteppedDown);
-                if reason.starts_with("no append has gone through") {
-                    self.marks.hit(Mark::LetOthersLead);
-                }
                 let process = self.process(pid);
                 process.progress = progress::Progress::default();
                 process.hands_over = false;
