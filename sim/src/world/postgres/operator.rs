@@ -151,7 +151,12 @@ impl World {
                 self.stop_all_servers();
                 self.set_mode();
             }
-            Changing::Away { .. } | Changing::Back => self.set_mode(),
+            Changing::Away { .. } | Changing::Back => {
+                // Somebody may have started another under the name of one that was stopped.
+                let left: Vec<Pid> = self.processes.keys().copied().collect();
+                left.into_iter().for_each(|pid| self.stop(pid));
+                self.set_mode();
+            }
         }
     }
 
