@@ -463,10 +463,11 @@ impl Engine {
 
     fn next_wake(&self) -> Option<Instant> {
         let lanes = match &self.session {
-            None => [self.register.wake(), None, None],
-            Some(_) => [self.poll.wake(), self.report.wake(), self.heartbeat.wake()],
+            // Nothing lingers without a session: a moment that is past would be waited for again and again.
+            None => [self.register.wake(), None, None, None],
+            Some(_) => [self.poll.wake(), self.report.wake(), self.heartbeat.wake(), self.linger_until],
         };
-        lanes.into_iter().chain([self.stop_by, self.linger_until]).flatten().min()
+        lanes.into_iter().chain([self.stop_by]).flatten().min()
     }
 }
 
