@@ -153,8 +153,13 @@ fn account(story: &Story, items: &[&Item], concerns: &BTreeSet<String>) -> Vec<V
     let is_culprit = |item: &Item| culprits.contains(&std::ptr::from_ref(item));
     let matters = |item: &Item| item.at <= end && (item.said.key || is_near(item, concerns) || is_culprit(item));
     let told: Vec<(usize, &&Item)> = items.iter().enumerate().filter(|(_, item)| matters(item)).collect();
-    let mut account: Vec<Value> = told[told.len().saturating_sub(ACCOUNT)..]
+    // Who may write is told however long ago that changed; of everything else, what came last.
+    let (lead, rest): (Vec<_>, Vec<_>) = told.into_iter().partition(|(_, item)| item.said.kind == Kind::Lead);
+    let lead = &lead[lead.len().saturating_sub(ACCOUNT / 2)..];
+    let rest = &rest[rest.len().saturating_sub(ACCOUNT - lead.len())..];
+    let mut account: Vec<Value> = lead
         .iter()
+        .chain(rest)
         .map(|(index, item)| {
             let class = match item.said.kind {
                 Kind::Fault => "fault",
