@@ -209,8 +209,10 @@ fn a_synchronous_promotion_loses_nothing_that_was_acknowledged() {
     bed.primary.halt("immediate");
     bed.replica.promoted();
     // One alone recovers in its process, as a leader of a cluster does.
+    wait_for("word of the promotion", LONG, || {
+        server.process.log().contains("database: a replica was promoted").then_some(())
+    });
     leader_among(&servers);
-    assert!(server.process.log().contains("database: a replica was promoted"), "{}", server.process.log());
     let there = executions(&mut bed.after());
     assert!(acknowledged.is_subset(&there), "{there:?}");
     assert_eq!(start(&servers, "Waits", "w-0").status, 200);

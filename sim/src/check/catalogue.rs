@@ -58,6 +58,11 @@ pub const CHECKS: &[Entry] = &[
         sometimes: &[Mark::UnknownWritten, Mark::UnknownNotWritten, Mark::GroupRejected, Mark::DuplicateResult],
     },
     Entry {
+        check: "hold",
+        promise: "A server that is to hold holds what has an attempt out before it records anything else of it.",
+        sometimes: &[Mark::HeldAtTakeover, Mark::HeldOverTakeover, Mark::Recovered],
+    },
+    Entry {
         check: "interpreter",
         promise: "Every execution ends as a second way to run its definition says, which knows nothing of `decide`.",
         sometimes: &[
@@ -96,6 +101,11 @@ pub const CHECKS: &[Entry] = &[
         check: "patience",
         promise: "Long polls and waits end early only with something to say, and do end.",
         sometimes: &[Mark::WaitEnded, Mark::OutcomeUnknown],
+    },
+    Entry {
+        check: "progress",
+        promise: "A leader whose appends hang while the database takes other writes lets others lead.",
+        sometimes: &[Mark::RowLocked, Mark::AppendHung],
     },
     Entry {
         check: "promise",

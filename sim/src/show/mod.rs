@@ -7,7 +7,6 @@
 //!   items are what is drawn. [`page`]: the page.
 
 mod page;
-mod promise;
 mod read;
 pub mod story;
 mod teller;

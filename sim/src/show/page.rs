@@ -3,6 +3,7 @@
 use super::read::Line;
 use super::story::{Item, Lane, Shape, Story, sentence};
 use super::words::{Kind, short};
+use crate::check::catalogue::CHECKS;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,8 +67,10 @@ fn verdict(story: &Story, subject: &Subject) -> String {
     let Some(verdict) = &story.verdict else {
         return format!("<div class=\"verdict well\"><p><b>Every check holds.</b></p>{mutant}</div>");
     };
-    let promise = super::promise::promise_of(&verdict.check)
-        .map_or_else(String::new, |promise| format!("<p>What it checks: {}</p>", escaped(promise)));
+    let promise = CHECKS
+        .iter()
+        .find(|entry| entry.check == verdict.check)
+        .map_or_else(String::new, |entry| format!("<p>What it checks: {}</p>", escaped(entry.promise)));
     format!(
         "<div class=\"verdict\"><p><b>At {}, the check <code>{}</code> says:</b> {}</p>{promise}{mutant}</div>",
         seconds(verdict.at),
