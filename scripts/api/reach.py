@@ -1,6 +1,8 @@
 """Asks a server for every answer that its description promises, and tells which ones came.
 
-    reach.py try URL TOKEN FILE     sends the requests, and writes what was reached
+    reach.py prepare URL TOKEN      begins what a server that is killed and started again finds held, or cannot read
+    reach.py damage DB              makes it unreadable, while no server runs
+    reach.py try URL TOKEN FILE DB  sends the requests, and writes what was reached
     reach.py report URL TOKEN FILE… adds up what several runs reached, and fails where an answer never came
 
 Statuses of a server in trouble are not expected here: `io/tests/http_front` brings them about on each route, with a
@@ -10,6 +12,7 @@ node that says so and clients that misbehave.
 import collections
 import http.client
 import json
+import sqlite3
 import sys
 import urllib.parse
 
@@ -153,6 +156,53 @@ def life(server):
     server.expect(200, "GET", "/v1/schemas/orbit-def-1.json")
 
 
+def prepare(server):
+    """An execution of which a worker has a task, and one that waits."""
+    task = {"name": "ReachHeld", "version": "1", "steps": [{"id": "a", "task": "reach.hold"}]}
+    waits = {
+        "name": "ReachBroken",
+        "version": "1",
+        "signals": {"go": {}},
+        "queries": {"state": 1},
+        "steps": [{"id": "a", "await": "go"}],
+    }
+    for definition, execution in ((task, "held-1"), (waits, "broken-1")):
+        server.expect(201, "POST", "/v1/workflows", definition)
+        server.expect(201, "POST", "/v1/executions", {"workflow": definition["name"], "execution_id": execution})
+    worker = {"worker_id": "holder", "runtime": "python", "contracts": [{"task_name": "reach.hold"}]}
+    session = server.expect(200, "POST", "/v1/workers/register", worker)["session_id"]
+    poll = {"session_id": session, "wait_ms": 30_000, "holding": []}
+    assert len(server.expect(200, "POST", "/v1/workers/poll", poll)["tasks"]) == 1
+
+
+def first_event(database, change):
+    """Changes the first event of the execution that cannot be read for a while."""
+    with sqlite3.connect(database, timeout=30) as connection:
+        where = "WHERE execution_id = 'broken-1' AND seq = 1"
+        event = connection.execute(f"SELECT payload FROM execution_events {where}").fetchone()[0]
+        connection.execute(f"UPDATE execution_events SET payload = ? {where}", (change(event),))
+    connection.close()
+
+
+def damage(database):
+    first_event(database, lambda event: b"!" + event)
+
+
+def set_aside(server, database):
+    """What an earlier server left: one is held, and one is quarantined until its history can be read again."""
+    one = "/v1/executions/{id}"
+    assert server.expect(200, "GET", one, id="held-1")["status"] == "held"
+    assert server.expect(200, "POST", one + "/recover", {"reason": "it may"}, id="held-1")["status"] == "running"
+    server.expect(409, "POST", one + "/recover", {}, id="held-1")
+    server.expect(404, "POST", one + "/recover", {}, id="nobody")
+    server.expect(404, "POST", one + "/release", {}, id="nobody")
+    server.expect(409, "GET", one + "/queries/{name}", id="broken-1", name="state")
+    server.expect(409, "POST", one + "/release", {}, id="broken-1")
+    first_event(database, lambda event: event[1:])
+    assert server.expect(200, "POST", one + "/release", {}, id="broken-1")["status"] == "running"
+    assert server.expect(200, "GET", one + "/queries/{name}", id="broken-1", name="state") == {"result": 1}
+
+
 def asks(server):
     """What is sent to an execution that waits for a signal, and asked of it."""
     definition = {
@@ -218,12 +268,18 @@ def report(server, files):
 
 
 def main():
-    command, url, token, *files = sys.argv[1:]
+    command, url, *rest = sys.argv[1:]
+    if command == "damage":
+        return damage(url)
+    token, *files = rest
     server = Server(url, token)
+    if command == "prepare":
+        return prepare(server)
     if command == "report":
         return report(server, files)
     refusals(server)
     life(server)
+    set_aside(server, files[1])
     with open(files[0], "w", encoding="utf-8") as file:
         json.dump([[label, status, count] for (label, status), count in sorted(server.reached.items())], file)
 
