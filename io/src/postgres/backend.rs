@@ -24,6 +24,8 @@ use tokio::sync::mpsc::UnboundedSender;
 
 /// How long dropping the backend waits for what runs.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
+/// How often a wait in line is cancelled until it has ended.
+const CANCEL_EVERY: Duration = Duration::from_millis(200);
 
 /// Runs transactions on a PostgreSQL database. Dropping it runs what was sent, and closes its connections; what hangs is
 /// left behind after some seconds.
@@ -281,16 +283,17 @@ impl Line {
     fn close(&self) {
         let mut state = self.state();
         state.closing = true;
-        // Who stands in line for the election lock waits for nothing any more.
-        let waits = if self.role == Role::Election {
-            state.running.values_mut().filter_map(Option::take).collect()
-        } else {
-            Vec::new()
-        };
+        self.leave_the_line(&state);
         drop(state);
         self.changed.notify_all();
-        for token in waits {
-            cancel(token, &self.connector.address);
+    }
+
+    /// Who stands in line for the election lock waits for nothing any more.
+    fn leave_the_line(&self, state: &State) {
+        if self.role == Role::Election {
+            for token in state.running.values().flatten() {
+                cancel(token.clone(), &self.connector.address);
+            }
         }
     }
 
@@ -301,7 +304,9 @@ impl Line {
             if left.is_zero() {
                 return false;
             }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            // Again and again: a cancel that comes before its statement cancels nothing.
+            self.leave_the_line(&state);
+            state = self.changed.wait_timeout(state, left.min(CANCEL_EVERY)).unwrap_or_else(PoisonError::into_inner).0;
         }
         true
     }
