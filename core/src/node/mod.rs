@@ -2,7 +2,7 @@
 //!
 //! One input, then effects until `None`, then wait. [`Node`] itself only routes; what it decides lives in:
 //!
-//! * `lifecycle`: becoming the writer, recovering, the regular check, stopping.
+//! * `lifecycle`: becoming the writer, the regular check, stopping. `recovery`: what is read before it serves.
 //! * `standby`: a server of a cluster in which one leads: waiting in line, following, stepping down. `hand_over`: stepping
 //!   down because somebody asks for it.
 //! * `lease`: how it comes to lead by a lease, and keeps it.
@@ -47,6 +47,7 @@ mod promotion;
 mod quarantine;
 mod queue;
 mod read;
+mod recovery;
 mod registry;
 mod request;
 mod rows;
@@ -153,7 +154,7 @@ pub struct Node<M: Mutants = NoMutants> {
     /// Its address has led elsewhere, and that was said.
     astray: bool,
     /// What a recovery has still to read before it loads executions.
-    reads: Option<lifecycle::Reading>,
+    reads: Option<recovery::Reading>,
     checks: lifecycle::Checks,
     clock: ClusterClock,
     calls: Calls<Purpose>,
