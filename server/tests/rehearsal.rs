@@ -73,6 +73,7 @@ async fn a_failover_goes_as_the_chapter_rehearses_it() {
     let said = said();
     assert!(status.success(), "{said}\n{}", logs(folder.path()));
     drop(servers);
+    let logs = logs(folder.path());
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     for line in [
         format!("a has handed over the lead of term 1; b leads now at http://{b}"),
@@ -81,9 +82,9 @@ async fn a_failover_goes_as_the_chapter_rehearses_it() {
         "nodes: a (left), b (left)".into(),
         "executions: 2 completed".into(),
     ] {
-        assert!(said.lines().any(|one| words(one) == line), "{line}: {said}");
+        assert!(said.lines().any(|one| words(one) == line), "{line}: {said}\n{logs}");
     }
-    assert!(said.lines().any(|one| words(one) == "election lock: held by nobody"), "{said}");
+    assert!(said.lines().any(|one| words(one) == "election lock: held by nobody"), "{said}\n{logs}");
 }
 
 fn logs(folder: &Path) -> String {

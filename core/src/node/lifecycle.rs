@@ -45,9 +45,11 @@ pub(crate) enum Phase {
         cluster_id: ClusterId,
         until: Mono,
     },
-    /// One that does not lead stops: it is being written that it has left.
+    /// One that does not lead stops: it is being written that it has left, and a campaign that is under way comes to its end.
     Leaving {
         until: Mono,
+        /// Nothing that it may have won stays with it.
+        clean: bool,
     },
     /// Everything is finished; the fence is being given up.
     Releasing {
@@ -251,15 +253,21 @@ impl<M: Mutants> Node<M> {
     }
 
     pub(super) fn on_campaign(&mut self, sent: Mono, outcome: Result<Verdict, Failure>) {
-        let Phase::Campaigning { since, .. } = self.phase else {
-            return; // stopped meanwhile
+        let since = match self.phase {
+            Phase::Campaigning { since, .. } => since,
+            Phase::Leaving { until, .. } => return self.ended_while_leaving(until, outcome),
+            _ => return, // stopped meanwhile
         };
         let verdict = match outcome {
             Ok(Verdict::Campaign(verdict)) => verdict,
             Ok(other) => unreachable!("a campaign gives a campaign's verdict, not {other:?}"),
-            Err(_) if self.standby().is_some() || self.returns => return self.campaign_later(),
+            Err(_) if self.standby().is_some() || self.returns => {
+                self.cluster.in_doubt = true;
+                return self.campaign_later();
+            }
             Err(failure) => return self.unservable(format!("the database cannot be written: {}", failure.message)),
         };
+        self.cluster.in_doubt = false;
         match verdict {
             CampaignVerdict::Won { term, cluster_id, before } => {
                 self.clock.observe(sent, self.now.mono, before.clock);
@@ -281,6 +289,23 @@ impl<M: Mutants> Node<M> {
             )),
             unfit @ (CampaignVerdict::OtherMode { .. } | CampaignVerdict::OtherElection { .. }) => self.is_unfit(unfit),
         }
+    }
+
+    /// It was told to stop while its campaign was under way: what it won nevertheless, it gives back. Else the database would
+    /// name a writer that is gone, and by a lease nobody could lead until that has run out.
+    fn ended_while_leaving(&mut self, until: Mono, outcome: Result<Verdict, Failure>) {
+        let clean = match outcome {
+            Ok(Verdict::Campaign(CampaignVerdict::Won { term, .. })) => {
+                return self.release(Fence { term, incarnation: self.incarnation }, until);
+            }
+            // Its own, of a session that it has lost: an attempt of before won, and the lock is held for a while still.
+            Ok(Verdict::Campaign(CampaignVerdict::Held { holder: Some(holder) })) => {
+                (&holder.node_id, holder.pid) != (&self.config.node_id, self.config.pid)
+            }
+            Ok(_) => true,
+            Err(_) => false,
+        };
+        self.phase = Phase::Leaving { until, clean };
     }
 
     /// The database is of servers that take part otherwise.
@@ -469,7 +494,7 @@ impl<M: Mutants> Node<M> {
 
     pub(super) fn stop_deadline(&self) -> Option<Mono> {
         match self.phase {
-            Phase::Stopping { until, .. } | Phase::Leaving { until } => Some(until),
+            Phase::Stopping { until, .. } | Phase::Leaving { until, .. } => Some(until),
             // A server that does not end has time until the database says that it leads no more.
             Phase::Releasing { until } if !self.hands_over() => Some(until),
             _ => None,
@@ -495,9 +520,13 @@ impl<M: Mutants> Node<M> {
                     self.release(fence, until);
                 }
             }
-            Phase::Leaving { until } if !self.membership.is_leaving() || until <= self.now.mono => {
-                self.log(LogEvent::Stopped { clean: true });
-                self.exit(0);
+            Phase::Leaving { until, clean } => {
+                let campaigns = self.calls.unsettled().any(|purpose| matches!(purpose, Purpose::Campaign));
+                let over = until <= self.now.mono;
+                if over || !(campaigns || self.membership.is_leaving()) {
+                    self.log(LogEvent::Stopped { clean: clean && !campaigns });
+                    self.exit(0);
+                }
             }
             Phase::Releasing { until } if until <= self.now.mono && !self.hands_over() => {
                 self.log(LogEvent::Stopped { clean: false });

@@ -220,7 +220,7 @@ impl<M: Mutants> Node<M> {
     pub(super) fn leave_and_exit(&mut self) {
         self.leave();
         let until = self.now.mono + LEAVE_WITHIN.min(self.config.stop_deadline);
-        self.phase = Phase::Leaving { until };
+        self.phase = Phase::Leaving { until, clean: !self.cluster.in_doubt };
     }
 
     /// That it has left is written, or could not be: then its silence says so.

@@ -35,6 +35,8 @@ pub(crate) struct Cluster {
     held: Mono,
     unmoved: Mono,
     pub(super) lease: Lease,
+    /// The last campaign failed, and an attempt of it may have won.
+    pub(super) in_doubt: bool,
     /// The planted mistake: the lock is held, and the term is raised on another connection.
     pub(super) locked_elsewhere: bool,
     /// The lead is being handed over.

@@ -303,6 +303,18 @@ fn a_stop_between_taking_the_lease_and_leading_gives_it_back() {
 }
 
 #[test]
+fn a_stop_while_the_lease_is_asked_for_gives_it_back() {
+    let mut bench = leader();
+    bench.hold_all = true;
+    bench.pass(TTL + Duration::from_millis(200));
+    assert!(bench.held.iter().any(|(_, transaction)| transaction.name() == "take_lease"), "{:?}", bench.held);
+    bench.give(Input::Stop);
+    assert_eq!(bench.exit, None, "what it has won may be on its way");
+    bench.release();
+    assert_eq!((bench.exit, bench.store.holder(), bench.store.lease().holder.clone()), (Some(0), None, None));
+}
+
+#[test]
 fn a_server_that_is_to_exit_says_lease_lost_and_ends_with_status_1() {
     let mut bench = elected_by(Election::Lease { ttl: TTL }, OnLostLease::Exit);
     force(&mut bench);

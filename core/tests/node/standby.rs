@@ -9,6 +9,7 @@ use orbit_core::cluster::{OnLostLease, Role, Standby};
 use orbit_core::execution::event::Labels;
 use orbit_core::node::{Input, LogEvent};
 use orbit_core::store::statement::LockState;
+use orbit_core::store::transaction::Transaction;
 use serde_json::json;
 use std::time::Duration;
 
@@ -252,6 +253,29 @@ fn a_stop_of_a_standby_ends_at_once_and_one_of_a_leader_releases_last() {
     let mut bench = leader();
     bench.give(Input::Stop);
     assert_eq!((bench.exit, bench.ran.last()), (Some(0), Some(&"release")));
+}
+
+#[test]
+fn a_standby_that_wins_while_it_stops_gives_back_what_it_won() {
+    let mut bench = cluster(OnLostLease::StepDown);
+    bench.hold_all = true;
+    bench.restart();
+    assert!(bench.held.iter().any(|(_, t)| matches!(t, Transaction::Campaign(_))), "{:?}", bench.held);
+    bench.give(Input::Stop);
+    assert_eq!(bench.exit, None, "what it has won may be on its way");
+    bench.release();
+    assert_eq!((bench.exit, bench.store.holder()), (Some(0), None));
+}
+
+#[test]
+fn a_standby_that_stops_does_not_wait_for_ever_for_what_became_of_its_campaign() {
+    let mut bench = cluster(OnLostLease::StepDown);
+    bench.hold_all = true;
+    bench.restart();
+    bench.give(Input::Stop);
+    bench.pass(Duration::from_millis(2_100));
+    assert_eq!(bench.exit, Some(0));
+    assert!(matches!(bench.logs.last(), Some(LogEvent::Stopped { clean: false })), "{:?}", bench.logs);
 }
 
 #[test]

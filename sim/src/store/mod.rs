@@ -25,7 +25,7 @@ use orbit_core::store::append::{Fence, OwnerRow};
 use orbit_core::store::executor::{Ask, Executor};
 use orbit_core::store::lease::LeaseRow;
 use orbit_core::store::outcome::Reply;
-use orbit_core::store::statement::{DefinitionRow, LeaseSeen, LockState, NodeRow, NodeRows, Rows, Statement};
+use orbit_core::store::statement::{DefinitionRow, Holder, LeaseSeen, LockState, NodeRow, NodeRows, Rows, Statement};
 use orbit_core::store::transaction::{Transaction, Verdict};
 use orbit_core::time::ClusterMs;
 use std::collections::BTreeMap;
@@ -122,6 +122,11 @@ impl ModelStore {
     /// The fence row's fence.
     pub fn fence(&self) -> Fence {
         self.tables.cluster.fence
+    }
+
+    /// Who led last, and has not given the lead up.
+    pub fn holder(&self) -> Option<&Holder> {
+        self.tables.cluster.holder.as_ref()
     }
 
     /// The lease.

@@ -228,7 +228,8 @@ impl World {
         self.mark_reply(&reply);
         for change in &commit.changes {
             if let Change::FenceRaised { after, .. } = change {
-                self.process(pid).fence = Some(*after);
+                let process = self.process(pid);
+                (process.fence, process.won) = (Some(*after), Some(*after));
             }
         }
         let alone = Committed::alone(&commit, &self.sqlite, &self.book, self.steady_clock);

@@ -477,7 +477,7 @@ impl World {
         if let Some(process) = pid.and_then(|pid| self.processes.get_mut(&pid)) {
             for change in &commit.changes {
                 if let Change::FenceRaised { after, .. } = change {
-                    process.fence = Some(*after);
+                    (process.fence, process.won) = (Some(*after), Some(*after));
                 }
             }
         }

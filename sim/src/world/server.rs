@@ -43,6 +43,8 @@ pub struct Process {
     pub lanes: Lanes,
     /// The fence that it raised, once its campaign has committed.
     pub fence: Option<Fence>,
+    /// The fence that it raised, as long as it has not begun to lead under it.
+    pub won: Option<Fence>,
     /// What its timer is set for, and how often it was set.
     timer: (Option<Mono>, u64),
     /// What happened to it while it stands still.
@@ -153,6 +155,7 @@ impl World {
             calls: Calls::default(),
             lanes: Lanes::default(),
             fence: None,
+            won: None,
             timer: (None, 0),
             paused: None,
             paused_at: self.now,
@@ -358,7 +361,11 @@ impl World {
             LogEvent::FenceLost { .. } => self.marks.hit(Mark::Usurped),
             LogEvent::Leading { .. } => self.moment(pid, Moment::Leading),
             LogEvent::Stopping => self.moment(pid, Moment::Stopping),
-            LogEvent::Promoted { .. } => self.marks.hit(Mark::PromotionNoticed),
+            LogEvent::Promoted { .. } => {
+                self.marks.hit(Mark::PromotionNoticed);
+                self.process(pid).won = None;
+            }
+            LogEvent::FenceTaken { .. } => self.process(pid).won = None,
             LogEvent::LedAstray { .. } => self.marks.hit(Mark::LedAstray),
             LogEvent::Unservable { .. } => {
                 if self.process(pid).excuses.twin {
@@ -380,6 +387,7 @@ impl World {
                     self.marks.hit(Mark::Failover);
                 }
                 let process = self.process(pid);
+                process.won = None;
                 (process.leads, process.progress) = (true, progress::Progress::default());
                 self.moment(pid, Moment::Elected);
             }
@@ -389,6 +397,12 @@ impl World {
                 let process = self.process(pid);
                 process.hands_over = false;
                 (process.leads, process.deposed, process.fence) = (false, true, None);
+            }
+            LogEvent::Stopped { clean: true } => {
+                let won = self.process(pid).won;
+                let named = self.store().holder().is_some().then(|| self.store().fence());
+                let checked = standby::on_clean_stop(won, named);
+                self.holds(checked);
             }
             LogEvent::LeadershipLost { .. } | LogEvent::LeaseLost { .. } => {
                 self.marks.hit(Mark::SteppedDown);
