@@ -11,6 +11,22 @@ const MONOTONIC: ClockId = ClockId::Boottime;
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "fuchsia")))]
 const MONOTONIC: ClockId = ClockId::Monotonic;
 
+/// What a node reads the time from.
+pub trait Clock: Send + 'static {
+    /// What the time is.
+    fn now(&self) -> Now;
+}
+
+/// The clocks of this host.
+#[derive(Clone, Copy, Debug)]
+pub struct HostClock;
+
+impl Clock for HostClock {
+    fn now(&self) -> Now {
+        now()
+    }
+}
+
 /// What the time is.
 pub fn now() -> Now {
     Now { mono: mono(), wall: wall() }

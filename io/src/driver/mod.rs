@@ -15,5 +15,6 @@ pub mod record;
 pub mod run;
 
 pub use backend::{Attached, Backend, StoreReply};
+pub use clock::Clock;
 pub use handle::{NodeHandle, Pending, Unavailable};
 pub use run::{Driver, DriverTask, Reason};

@@ -1,6 +1,7 @@
 //! The listener: its settings, the accept loop, and the stop.
 
 use super::connection::{Activity, Watched, drive};
+use super::listener::Listener;
 use super::service::Service;
 use bytes::Bytes;
 use hyper::server::conn::http1;
@@ -12,8 +13,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
@@ -161,47 +161,61 @@ impl Front {
                 return;
             }
         };
-        let max_connections = config.max_connections;
-        let stop_timeout = config.stop_timeout;
         let service = Arc::new(Service::new(node, config, self.extra, self.database));
-        let (stop, stopped) = watch::channel(false);
-        let refusals = Arc::new(Semaphore::new(REFUSALS));
-        let mut connections = JoinSet::new();
-        let mut shutdown = pin!(shutdown);
-        loop {
-            tokio::select! {
-                biased;
-                () = &mut shutdown => break,
-                Some(_) = connections.join_next() => service.figures.connections.store(connections.len() as u64, Ordering::Relaxed),
-                accepted = listener.accept() => match accepted {
-                    Ok((socket, _)) if connections.len() >= max_connections => {
-                        if let Ok(permit) = refusals.clone().try_acquire_owned() {
-                            let answer = service.no_room();
-                            tokio::spawn(async move {
-                                refuse(socket, answer).await;
-                                drop(permit);
-                            });
-                        }
-                    }
-                    Ok((socket, _)) => {
-                        connections.spawn(connection(service.clone(), socket, stopped.clone()));
-                        service.figures.connections.store(connections.len() as u64, Ordering::Relaxed);
-                    }
-                    Err(cause) => failed_accept(&cause).await,
-                },
-            }
-        }
-        drop(listener);
-        stop.send_replace(true);
-        let all_gone = async { while connections.join_next().await.is_some() {} };
-        // What is still there after that is dropped with the set; the node learns that nobody waits.
-        let _ = tokio::time::timeout(stop_timeout, all_gone).await;
+        serve(listener, service, shutdown).await;
     }
 }
 
-async fn connection(service: Arc<Service>, socket: TcpStream, mut stopped: watch::Receiver<bool>) {
-    // Answers are small and each is written at once: waiting for more only costs time.
-    let _ = socket.set_nodelay(true);
+/// Serves the API alone on connections of any kind, as [`Front::serve`] does on those of its socket.
+pub async fn serve_on(
+    listener: impl Listener,
+    node: NodeHandle,
+    config: HttpConfig,
+    shutdown: impl Future<Output = ()>,
+) {
+    serve(listener, Arc::new(Service::new(node, config, None, None)), shutdown).await;
+}
+
+async fn serve(mut listener: impl Listener, service: Arc<Service>, shutdown: impl Future<Output = ()>) {
+    let HttpConfig { max_connections, stop_timeout, .. } = service.config;
+    let (stop, stopped) = watch::channel(false);
+    let refusals = Arc::new(Semaphore::new(REFUSALS));
+    let mut connections = JoinSet::new();
+    let mut shutdown = pin!(shutdown);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut shutdown => break,
+            Some(_) = connections.join_next() => service.figures.connections.store(connections.len() as u64, Ordering::Relaxed),
+            accepted = listener.accept() => match accepted {
+                Ok(socket) if connections.len() >= max_connections => {
+                    if let Ok(permit) = refusals.clone().try_acquire_owned() {
+                        let answer = service.no_room();
+                        tokio::spawn(async move {
+                            refuse(socket, answer).await;
+                            drop(permit);
+                        });
+                    }
+                }
+                Ok(socket) => {
+                    connections.spawn(connection(service.clone(), socket, stopped.clone()));
+                    service.figures.connections.store(connections.len() as u64, Ordering::Relaxed);
+                }
+                Err(cause) => failed_accept(&cause).await,
+            },
+        }
+    }
+    drop(listener);
+    stop.send_replace(true);
+    let all_gone = async { while connections.join_next().await.is_some() {} };
+    // What is still there after that is dropped with the set; the node learns that nobody waits.
+    let _ = tokio::time::timeout(stop_timeout, all_gone).await;
+}
+
+async fn connection<S>(service: Arc<Service>, socket: S, mut stopped: watch::Receiver<bool>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let node = service.node.clone();
     let activity = Arc::new(Activity::new(&service.config, move |id| node.answer_lost(id)));
     let answering = service.clone();
@@ -225,7 +239,7 @@ async fn connection(service: Arc<Service>, socket: TcpStream, mut stopped: watch
 }
 
 /// Tells a client that there is no room, before the socket goes.
-async fn refuse(mut socket: TcpStream, answer: Vec<u8>) {
+async fn refuse(mut socket: impl AsyncRead + AsyncWrite + Unpin, answer: Vec<u8>) {
     let told = async {
         let mut heard = [0; 4096];
         if socket.read(&mut heard).await? == 0 {

@@ -3,7 +3,7 @@
 //!
 //! * [`route`]: from method, path, query and body to a request. Pure.
 //! * [`respond`]: from an answer to status, headers and bytes. Pure. [`metrics`] makes the text of the figures.
-//! * [`front`]: the listener, its settings and the accept loop.
+//! * [`front`]: the socket that listens, its settings and the accept loop. [`listener`]: what connections come from.
 //! * `connection`: one connection, its deadlines, and what it knows of answers that were never written.
 //! * `malformed`: the answer to what is no HTTP request.
 //! * `service`: one request, from its head to its answer.
@@ -17,6 +17,7 @@ mod connection;
 mod fields;
 pub mod front;
 mod json;
+pub mod listener;
 mod malformed;
 pub mod metrics;
 pub mod openapi;
@@ -26,5 +27,6 @@ pub mod route;
 mod service;
 mod url;
 
-pub use front::{BindError, Extra, Front, HttpConfig};
+pub use front::{BindError, Extra, Front, HttpConfig, serve_on};
 pub use json::parse as parse_json;
+pub use listener::Listener;

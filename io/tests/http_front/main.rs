@@ -5,5 +5,6 @@ mod api;
 mod described;
 mod hostile;
 mod lifetime;
+mod listener;
 mod routes;
 mod support;
