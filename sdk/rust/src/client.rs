@@ -6,7 +6,7 @@ use crate::api::{
 };
 use crate::backoff::Backoff;
 use crate::error::Error;
-use crate::random;
+use crate::outside::Outside;
 use crate::servers::Servers;
 use crate::transport::{Answer, Call, Transport, query_value, segment};
 use bytes::Bytes;
@@ -14,7 +14,8 @@ use hyper::Method;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// How long a server has for an answer that it need not wait for.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
@@ -81,6 +82,14 @@ impl Client {
         self
     }
 
+    /// The same client, which reaches its servers through something else than this host's TCP sockets: see
+    /// [`Outside`].
+    #[must_use]
+    pub fn with_outside(mut self, outside: Arc<dyn Outside>) -> Client {
+        self.transport = Arc::new(self.transport.through(outside));
+        self
+    }
+
     /// The servers that it asks.
     pub fn servers(&self) -> &Servers {
         self.transport.servers()
@@ -132,7 +141,7 @@ impl Client {
     /// The call always carries an id, so that it may be repeated: the given one, or one that is drawn here.
     pub async fn start(&self, workflow: &str, options: StartOptions) -> Result<Started, Error> {
         let drawn = options.execution_id.is_none();
-        let id = options.execution_id.unwrap_or_else(random::uuid);
+        let id = options.execution_id.unwrap_or_else(|| self.transport.uuid());
         let mut body = Map::new();
         body.insert("workflow".into(), workflow.into());
         body.insert("execution_id".into(), id.into());
@@ -257,7 +266,7 @@ impl Client {
         payload: Value,
         signal_id: Option<&str>,
     ) -> Result<Signalled, Error> {
-        let key = signal_id.map_or_else(random::uuid, str::to_owned);
+        let key = signal_id.map_or_else(|| self.transport.uuid(), str::to_owned);
         let body = json!({"payload": payload, "signal_id": key});
         self.post(&format!("/v1/executions/{}/signals/{}", segment(id), segment(name)), &body).await
     }
@@ -273,7 +282,7 @@ impl Client {
         payload: Value,
         update_id: Option<&str>,
     ) -> Result<Updated, Error> {
-        let key = update_id.map_or_else(random::uuid, str::to_owned);
+        let key = update_id.map_or_else(|| self.transport.uuid(), str::to_owned);
         let body = json!({"payload": payload, "update_id": key});
         self.post(&format!("/v1/executions/{}/updates/{}", segment(id), segment(name)), &body).await
     }
@@ -344,7 +353,7 @@ impl Client {
                 Ok(answer) => matches!(answer.status, 429 | 502..=504),
                 Err(error) => error.is_retryable(),
             };
-            let wait = backoff.next();
+            let wait = backoff.next(self.transport.random());
             if !may_help || begun.elapsed() + wait >= self.patience {
                 return asked;
             }

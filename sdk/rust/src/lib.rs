@@ -30,6 +30,7 @@ mod api;
 mod backoff;
 mod client;
 mod error;
+mod outside;
 mod random;
 mod servers;
 mod signal;
@@ -43,6 +44,7 @@ pub use api::{
 };
 pub use client::{Client, ExecutionsQuery, Format, StartOptions};
 pub use error::{ApiError, Error};
+pub use outside::{Connecting, Outside, Stream};
 pub use servers::{InvalidServers, Servers};
 pub use signal::shutdown_signal;
 pub use worker::{Context, TaskFailure, Worker, WorkerBuilder};

@@ -4,6 +4,8 @@
 //! connection that had been idle is sent again on a new one, and a call that found one server gone goes to the next.
 
 use crate::error::{ApiError, Error};
+use crate::outside::Outside;
+use crate::random;
 use crate::servers::{Address, Servers};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
@@ -13,11 +15,12 @@ use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use std::sync::{Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// How long connecting to one server may take.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
@@ -125,6 +128,8 @@ impl Drop for Connection {
 pub(crate) struct Transport {
     servers: Servers,
     authorization: Option<HeaderValue>,
+    /// In place of TCP and the random numbers of this host.
+    outside: Option<Arc<dyn Outside>>,
     shared: Mutex<Shared>,
 }
 
@@ -150,7 +155,27 @@ impl Transport {
                 Some(header)
             }
         };
-        Ok(Transport { servers, authorization, shared: Mutex::default() })
+        Ok(Transport { servers, authorization, outside: None, shared: Mutex::default() })
+    }
+
+    /// The same servers, reached through something else.
+    pub(crate) fn through(&self, outside: Arc<dyn Outside>) -> Transport {
+        Transport {
+            servers: self.servers.clone(),
+            authorization: self.authorization.clone(),
+            outside: Some(outside),
+            shared: Mutex::default(),
+        }
+    }
+
+    /// A random number.
+    pub(crate) fn random(&self) -> u64 {
+        self.outside.as_ref().map_or_else(random::number, |outside| outside.random())
+    }
+
+    /// A random UUID as text.
+    pub(crate) fn uuid(&self) -> String {
+        random::uuid([self.random(), self.random()])
     }
 
     /// Asks the servers in turn until one answers; follows a server that names another as the leader.
@@ -252,19 +277,16 @@ impl Transport {
     }
 
     async fn connect(&self, address: &Address) -> Result<Connection, String> {
-        let connecting = timeout(CONNECT_DEADLINE, TcpStream::connect(address.authority()));
-        let stream = match connecting.await {
-            Ok(connected) => connected.map_err(|error| reason(&error))?,
-            Err(_) => return Err(format!("no connection within {CONNECT_DEADLINE:?}")),
-        };
+        let late = |_| format!("no connection within {CONNECT_DEADLINE:?}");
+        if let Some(outside) = &self.outside {
+            let connected = timeout(CONNECT_DEADLINE, outside.connect(address.authority())).await.map_err(late)?;
+            return open(address, connected.map_err(|error| reason(&error))?).await;
+        }
+        let connected = timeout(CONNECT_DEADLINE, TcpStream::connect(address.authority())).await.map_err(late)?;
+        let stream = connected.map_err(|error| reason(&error))?;
         // Requests are small and waited for: without this, some would wait for an acknowledgement first.
         stream.set_nodelay(true).map_err(|error| reason(&error))?;
-        let (sender, driver) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| reason(&error))?;
-        let driver = tokio::spawn(async move {
-            // What goes wrong on the connection is told to the one who waits for an answer.
-            let _ = driver.await;
-        });
-        Ok(Connection { address: address.clone(), sender, driver, idle_since: Instant::now() })
+        open(address, stream).await
     }
 
     async fn ask_on(&self, mut connection: Connection, call: &Call) -> Result<Answer, String> {
@@ -303,6 +325,19 @@ impl Transport {
         }
         request.body(Full::new(call.body.clone())).map_err(|error| format!("the request cannot be made: {error}"))
     }
+}
+
+/// Begins to speak HTTP on a connection.
+async fn open<S>(address: &Address, stream: S) -> Result<Connection, String>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, driver) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| reason(&error))?;
+    let driver = tokio::spawn(async move {
+        // What goes wrong on the connection is told to the one who waits for an answer.
+        let _ = driver.await;
+    });
+    Ok(Connection { address: address.clone(), sender, driver, idle_since: Instant::now() })
 }
 
 /// A text header.

@@ -94,16 +94,16 @@ impl Lane {
         answer
     }
 
-    /// Nothing is sent for a while.
-    fn pause(&mut self) -> Duration {
-        let wait = self.backoff.next();
+    /// Nothing is sent for a while, as a random number says.
+    fn pause(&mut self, random: u64) -> Duration {
+        let wait = self.backoff.next(random);
         self.not_before = Instant::now() + wait;
         wait
     }
 
     /// The request failed in a way that may pass.
-    fn failed(&mut self, error: &Error) {
-        let wait = self.pause();
+    fn failed(&mut self, error: &Error, random: u64) {
+        let wait = self.pause(random);
         warn!(target: "orbit", "{} failed: {error}; retrying in {:.1}s", self.name, wait.as_secs_f64());
     }
 }
@@ -171,7 +171,10 @@ impl Engine {
                 return Ok(());
             }
             let wake = self.next_wake();
+            // In this order, so that what is there already is taken before a stop would have it sent again. Each of them is
+            // there once for a request or a handler, so that none keeps the others waiting.
             tokio::select! {
+                biased;
                 answer = self.register.answer() => self.registered(answer)?,
                 answer = self.poll.answer() => self.polled(answer),
                 answer = self.report.answer() => self.reported(answer),
@@ -278,7 +281,7 @@ impl Engine {
                 if is_refusal {
                     return Err(error);
                 }
-                self.register.failed(&error);
+                self.register.failed(&error, self.setup.transport.random());
             }
         }
         Ok(())
@@ -291,8 +294,8 @@ impl Engine {
                 if self.desk.settle(&sent, &polled.outcomes) {
                     self.poll.backoff.reset();
                 } else {
-                    self.poll.pause();
-                    self.report.pause();
+                    self.poll.pause(self.setup.transport.random());
+                    self.report.pause(self.setup.transport.random());
                 }
                 self.desk.cancel(&polled.cancel);
                 if !polled.tasks.is_empty() {
@@ -309,7 +312,7 @@ impl Engine {
                     return;
                 }
                 // Results that were refused with it go in a report next, which shows whether it was for them.
-                self.poll.failed(&error);
+                self.poll.failed(&error, self.setup.transport.random());
             }
         }
     }
@@ -321,8 +324,8 @@ impl Engine {
                 if self.desk.settle(&sent, &reported.outcomes()) {
                     self.report.backoff.reset();
                 } else {
-                    self.poll.pause();
-                    self.report.pause();
+                    self.poll.pause(self.setup.transport.random());
+                    self.report.pause(self.setup.transport.random());
                 }
             }
             Err(error) => {
@@ -334,7 +337,7 @@ impl Engine {
                     Some(refusal) => self.desk.refused_together(&sent, &refusal.code, &refusal.message),
                     None => drop(self.desk.unsent(&sent)),
                 }
-                self.report.failed(&error);
+                self.report.failed(&error, self.setup.transport.random());
             }
         }
     }
@@ -349,7 +352,7 @@ impl Engine {
             }
             Err(error) => {
                 if !self.is_of_a_lost_session(&error, &self.heartbeat.session.clone()) {
-                    self.heartbeat.failed(&error);
+                    self.heartbeat.failed(&error, self.setup.transport.random());
                 }
             }
         }

@@ -14,12 +14,13 @@ pub use context::{Context, TaskFailure};
 
 use crate::api::Contract;
 use crate::error::Error;
+use crate::outside::Outside;
 use crate::transport::Transport;
 use engine::{Engine, Setup};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -42,6 +43,7 @@ pub struct WorkerBuilder {
     poll_wait: Duration,
     linger: Duration,
     grace: Duration,
+    outside: Option<Arc<dyn Outside>>,
 }
 
 impl Worker {
@@ -56,6 +58,7 @@ impl Worker {
             poll_wait: Duration::from_secs(20),
             linger: Duration::from_millis(2),
             grace: Duration::from_secs(30),
+            outside: None,
         }
     }
 
@@ -84,6 +87,22 @@ impl Worker {
         // The worker may have ended by itself in this moment: then it needs no telling.
         let _ = stop.send(());
         ended.await.expect("the worker's thread says how it ended")
+    }
+
+    /// The same within the runtime that this is called in, without a thread of its own: for programs of one thread, and
+    /// for runtimes whose clock is simulated. Handlers must not block: while one does, the server hears nothing of this
+    /// worker and believes that it is gone.
+    pub async fn run_here(self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
+        let (stop, stopped) = oneshot::channel();
+        let engine = Engine::new(self.setup, tokio::runtime::Handle::current()).run(stopped);
+        let mut engine = pin!(engine);
+        tokio::select! {
+            biased;
+            result = &mut engine => return result,
+            () = shutdown => {}
+        }
+        let _ = stop.send(());
+        engine.await
     }
 }
 
@@ -156,6 +175,13 @@ impl WorkerBuilder {
         self
     }
 
+    /// Reaches the servers through something else than this host's TCP sockets: see [`Outside`].
+    #[must_use]
+    pub fn outside(mut self, outside: Arc<dyn Outside>) -> WorkerBuilder {
+        self.outside = Some(outside);
+        self
+    }
+
     /// The worker, if everything that it needs is there.
     pub fn build(self) -> Result<Worker, Error> {
         if self.handlers.is_empty() {
@@ -172,6 +198,10 @@ impl WorkerBuilder {
             return Err(Error::Setup("the worker id is empty; give it a name".into()));
         }
         let transport = Transport::new(self.servers.parse()?, self.token.as_deref())?;
+        let transport = match self.outside {
+            None => transport,
+            Some(outside) => transport.through(outside),
+        };
         Ok(Worker {
             setup: Setup {
                 transport: Arc::new(transport),
