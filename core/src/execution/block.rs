@@ -25,6 +25,9 @@ pub(super) struct Decided {
     events: Vec<Event>,
     /// The handlers that begin.
     handlers: Vec<Event>,
+    /// What the steps of handlers of events do. They see which of the workflow's steps have ended, and those do not see
+    /// them: whatever makes an end of one comes after them.
+    in_handlers: Vec<Event>,
     /// The one signal that a step takes. Of what others take is decided after it: it may be that steps before them are
     /// ready by then.
     taken: Option<Event>,
@@ -53,14 +56,23 @@ impl Decided {
         }
     }
 
+    /// Adds what was decided about handlers of events, whose steps await nothing.
+    pub(super) fn put_first(&mut self, of_handlers: Decided) {
+        self.handlers.extend(of_handlers.handlers);
+        self.in_handlers.extend(of_handlers.events);
+        self.failure = self.failure.take().or(of_handlers.failure);
+    }
+
     /// Whether nothing was decided.
     pub(super) fn is_empty(&self) -> bool {
-        self.events.is_empty() && self.handlers.is_empty() && self.taken.is_none() && self.failure.is_none()
+        let none = self.handlers.is_empty() && self.in_handlers.is_empty() && self.events.is_empty();
+        none && self.taken.is_none() && self.failure.is_none()
     }
 
     /// What makes others ready comes last: with them, a signal could be another step's, and a run could be over.
     pub(super) fn into_events(self) -> Vec<Event> {
-        let events: Vec<Event> = self.handlers.into_iter().chain(self.taken).chain(self.events).collect();
+        let first = self.handlers.into_iter().chain(self.in_handlers);
+        let events: Vec<Event> = first.chain(self.taken).chain(self.events).collect();
         match self.failure {
             Some(failed) if events.is_empty() => vec![failed],
             _ => events,

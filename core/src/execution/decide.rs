@@ -3,7 +3,8 @@
 //! Each event of one answer is computed from the state that was given, and they may be applied one after the other: after
 //! each of them the rest is still decided. An event after which the others would not be (a step failed for good) is
 //! therefore an answer of its own; what something else could take away (a signal that is taken, a handler that begins)
-//! comes first. That is what lets [`crate::execution::replay()`] check a history event by event.
+//! or could give another value (a handler reads whatever steps have ended by then) comes first. That is what lets
+//! [`crate::execution::replay()`] check a history event by event.
 //!
 //! What is here is about the execution as a whole; `block` runs a list of steps, `attempts` one unit, `wind_down` what
 //! follows an end that is not a good one.
@@ -52,7 +53,10 @@ fn run(definition: &Definition, state: &State, now: ClusterMs) -> Vec<Event> {
     }
     let mut decided = Decided::default();
     let all_ended = Block::workflow(definition, state, now).run(&mut decided);
-    let handling = run_event_handlers(definition, state, now, &mut decided);
+    let mut of_handlers = Decided::default();
+    let may_begin = decided.continues.is_none();
+    let handling = run_event_handlers(definition, state, now, may_begin, &mut of_handlers);
+    decided.put_first(of_handlers);
     if all_ended && !handling {
         return vec![finish(definition, state, now)];
     }
@@ -68,8 +72,14 @@ fn run(definition: &Definition, state: &State, now: ClusterMs) -> Vec<Event> {
 }
 
 /// The handlers of events: of each signal one run at a time, in the order in which they came. Whether there is one, or
-/// is to be one.
-fn run_event_handlers(definition: &Definition, state: &State, now: ClusterMs, decided: &mut Decided) -> bool {
+/// is to be one: none begins in a run that is to be followed by the next.
+fn run_event_handlers(
+    definition: &Definition,
+    state: &State,
+    now: ClusterMs,
+    may_begin: bool,
+    decided: &mut Decided,
+) -> bool {
     let mut handling = false;
     for signal in definition.on.event.keys() {
         let of_signal = |key: &HandlerKey| match Place::of_handler(key.as_str()) {
@@ -82,9 +92,7 @@ fn run_event_handlers(definition: &Definition, state: &State, now: ClusterMs, de
             if Block::handler(definition, state, key, handler, None, now).run(decided) {
                 decided.add(Event::HandlerCompleted { handler: key.clone() });
             }
-        } else if decided.continues.is_none()
-            && let Some(first) = state.buffered.get(signal).and_then(|buffered| buffered.front())
-        {
+        } else if may_begin && let Some(first) = state.buffered.get(signal).and_then(|buffered| buffered.front()) {
             handling = true;
             decided.add(Event::HandlerStarted { handler: event_handler(signal, first.seq) });
         }

@@ -34,6 +34,11 @@ impl Machine {
     }
 
     pub fn start(definition: Definition, input: Value) -> Machine {
+        Machine::left(definition, input, &[])
+    }
+
+    /// As a run begins that was left these signals by the one before it.
+    pub fn left(definition: Definition, input: Value, signals: &[&str]) -> Machine {
         let created = Event::WorkflowCreated {
             workflow: definition.name.clone(),
             version: definition.version.clone(),
@@ -48,6 +53,10 @@ impl Machine {
         let first = Recorded { seq: Seq(1), at_ms: ClusterMs(1_000), event: created };
         let state = State::begin(&EXECUTION.into(), &first).expect("a first event");
         let mut machine = Machine { definition, state, events: vec![first], tokens: Vec::new(), now: ClusterMs(1_000) };
+        for signal in signals {
+            let (signal, payload) = (SignalName::new(*signal), Arc::new(json!({"key": 1})));
+            machine.record(Event::SignalReceived { signal, payload, signal_id: None, carried: None });
+        }
         machine.decide();
         machine
     }

@@ -199,8 +199,11 @@ fn document(plan: &Plan) -> Value {
     }
     if plan.handlers & 8 != 0 {
         let mut kept = task(8);
-        (kept["id"], kept["input"]) = (json!("kept"), json!("${ event }"));
-        on["event"] = json!({"note": [kept, {"id": "counted", "compute": "${ steps.kept.output }"}]});
+        let all: Vec<String> = (0..plan.steps.len()).map(|n| format!("${{ steps.s{n}.output }}")).collect();
+        (kept["id"], kept["input"]) = (json!("kept"), json!({"event": "${ event }", "all": all}));
+        let counted =
+            json!({"id": "counted", "compute": ["${ steps.kept.output }", all], "when": "${ event.key > 0 }"});
+        on["event"] = json!({"note": [kept, counted, {"id": "nap", "sleep": "1ms"}, {"id": "seen", "compute": all}]});
     }
     document["on"] = on;
     document

@@ -1,8 +1,8 @@
 //! Signals and updates: awaited, handled, repeated, left over.
 
-use crate::machine::{EXECUTION, Machine};
-use orbit_core::execution::event::Json;
-use orbit_core::execution::{Command, Event, Refusal, State, admit, next_wake};
+use crate::machine::Machine;
+use orbit_core::definition::Definition;
+use orbit_core::execution::{Command, Event, Refusal, admit, next_wake};
 use orbit_core::id::Seq;
 use orbit_core::time::ClusterMs;
 use serde_json::{Value, json};
@@ -62,14 +62,8 @@ fn a_handler_begins_before_anything_lets_the_run_end_so_that_the_history_is_deci
     let document = json!({"name": "W", "version": "1", "signals": {"note": {}},
         "steps": [{"id": "sum", "compute": 1}, {"id": "next", "continue_as_new": 1}],
         "on": {"event": {"note": [{"id": "keep", "task": "t"}]}}});
-    // As a run begins that was left a signal by the one before it.
-    let mut machine = Machine::of(&document, json!(null));
-    let first = machine.events.swap_remove(0);
-    machine.state = State::begin(&EXECUTION.into(), &first).expect("a first event");
-    machine.events = vec![first];
-    let (signal, payload) = ("note".into(), Json::default());
-    machine.record(Event::SignalReceived { signal, payload, signal_id: None, carried: None });
-    machine.decide();
+    let definition = Definition::from_document(&document).expect("it is right");
+    let mut machine = Machine::left(definition, json!(null), &["note"]);
     assert_eq!(machine.scheduled(), ["on_event:note@2/keep"]);
     machine.check();
     machine.done("on_event:note@2/keep", json!(null));
@@ -231,4 +225,41 @@ fn a_step_of_an_event_s_handler_that_fails_fails_the_workflow() {
         other => panic!("{other:?}"),
     }
     machine.check();
+}
+
+#[test]
+fn what_a_handler_reads_of_the_workflow_s_steps_is_as_it_was_decided_so_that_the_history_is_decided_again() {
+    // Of each kind that ends without a worker: one that ends in the answer in which the handler's steps begin.
+    let ends = [
+        json!({"id": "early", "compute": 1, "after": ["first"]}),
+        json!({"id": "early", "task": "t", "when": "${ false }", "after": ["first"]}),
+        json!({"id": "early", "await": "go", "after": ["first"]}),
+        json!({"id": "early", "for": [], "do": {"task": "t"}, "after": []}),
+        json!({"id": "early", "sleep": "0s", "after": []}),
+    ];
+    let reads = [
+        json!({"id": "reads", "task": "t", "input": "${ steps.early.output is none }"}),
+        json!({"id": "reads", "compute": "${ [steps.early.output] }"}),
+        json!({"id": "reads", "task": "t", "when": "${ steps.early.output == 1 }"}),
+        json!({"id": "reads", "sleep": "${ 5 if steps.early.output is none else 7 }"}),
+        json!({"id": "reads", "for": "${ [steps.early.output] }", "do": {"task": "t", "input": "${ item }"}}),
+        json!({"id": "reads", "for": [1, 2], "do": {"task": "t", "input": "${ steps.early.output }"}}),
+        json!({"id": "reads", "for": [1, 2], "do": {"compute": "${ steps.early.output }"}}),
+    ];
+    for (end, read) in ends.iter().flat_map(|end| reads.iter().map(move |read| (end, read))) {
+        // However long after the handler's beginning the step's is.
+        for pauses in 0..4 {
+            let pause = |n: i32| json!({"id": format!("pause{n}"), "compute": n});
+            let mut handler: Vec<Value> = (0..pauses).map(pause).collect();
+            handler.push(read.clone());
+            let document = json!({"name": "W", "version": "1", "signals": {"go": {}, "note": {}},
+                "steps": [{"id": "first", "compute": 1}, end, {"id": "last", "task": "t", "after": []}],
+                "on": {"event": {"note": handler}}});
+            let definition = Definition::from_document(&document).expect("it is right");
+            let mut machine = Machine::left(definition, json!(null), &["go", "note"]);
+            machine.check();
+            machine.finish();
+            machine.check();
+        }
+    }
 }

@@ -7,6 +7,7 @@ use orbit_core::execution::{ChildEnd, Command, State, admit, decide, next_wake};
 use orbit_core::id::{ExecutionId, Run, Seq, SessionId, Token, UnitKey};
 use orbit_core::time::ClusterMs;
 use proptest::prelude::*;
+use serde_json::json;
 use uuid::Uuid;
 
 proptest! {
@@ -16,10 +17,12 @@ proptest! {
     fn any_sequence_of_commands_leaves_a_history_that_replays_and_any_prefix_goes_on(
         plan in plan(),
         n in 0i64..4,
+        left in prop::sample::subsequence(vec!["note", "go", "note"], 0..=3),
         ops in prop::collection::vec(op(), 0..40),
         cut in any::<prop::sample::Index>(),
     ) {
-        let mut machine = Machine::new(whole(&plan), n);
+        let mut machine = Machine::left(whole(&plan), json!({ "n": n, "list": [1, 2, 3] }), &left);
+        machine.check();
         for op in &ops {
             machine.run(op);
             machine.check();
