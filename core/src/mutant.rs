@@ -121,11 +121,23 @@ pub enum Mutant {
     OlderServerLeads,
     /// A change of the mode leaves the fence as it is.
     ModeChangeKeepsFence,
+    /// Every pause before a retry is as long as the first one.
+    BackOffStandsStill,
+    /// A step that waits for a signal for so long waits for ever.
+    AwaitForgetsTimeout,
+    /// A worker that only sends heartbeats is taken for silent.
+    HeartbeatsUncounted,
+    /// A failure that is reported of an older delivery counts against the attempt that is out.
+    OldFailureCounts,
+    /// A parent that is read again does not remind the children that it asked to end.
+    ChildrenNotReminded,
+    /// On PostgreSQL, whether a group was written is not looked for once the fence has moved.
+    MovedFenceUnlooked,
 }
 
 impl Mutant {
     /// All of them, in the order of the enum.
-    pub const ALL: [Mutant; 47] = [
+    pub const ALL: [Mutant; 53] = [
         Mutant::ResponseBeforeCommit,
         Mutant::MemoryBeforeCommit,
         Mutant::RedeliveryUnflagged,
@@ -173,5 +185,11 @@ impl Mutant {
         Mutant::TermRaisedElsewhere,
         Mutant::OlderServerLeads,
         Mutant::ModeChangeKeepsFence,
+        Mutant::BackOffStandsStill,
+        Mutant::AwaitForgetsTimeout,
+        Mutant::HeartbeatsUncounted,
+        Mutant::OldFailureCounts,
+        Mutant::ChildrenNotReminded,
+        Mutant::MovedFenceUnlooked,
     ];
 }

@@ -3,15 +3,21 @@
 use orbit_core::api::Request;
 use orbit_core::api::request::Message;
 use orbit_core::definition::Definition;
-use orbit_core::execution::event::{AbortReason, Carried, Continued, Event, Recorded};
-use orbit_core::id::{ClusterId, ExecutionId, GroupId, Incarnation, Run, Seq, Term, UnitKey};
+use orbit_core::execution::event::{AbortReason, Carried, Continued, Event, Recorded, TaskError};
+use orbit_core::id::{
+    CallKey, ClusterId, ExecutionId, GroupId, Incarnation, Run, Seq, SessionId, Term, Token, UnitKey,
+};
 use orbit_core::node::LogEvent;
 use orbit_core::store::append::*;
+use orbit_core::store::outcome::{Failure, FailureKind, Reply};
+use orbit_core::store::statement::{DefinitionRow, PutDefinition};
+use orbit_core::store::transaction::{Transaction, Verdict};
 use orbit_core::time::ClusterMs;
 use orbit_sim::check::course::Course;
 use orbit_sim::check::interpreter::{self, Limits};
 use orbit_sim::check::log::{self, Excuses};
 use orbit_sim::check::signal::SignalCheck;
+use orbit_sim::check::verdict::{Asked, VerdictCheck};
 use orbit_sim::check::{Checked, Checks, Committed};
 use orbit_sim::coverage::Coverage;
 use orbit_sim::store::{Change, Commit, ModelStore};
@@ -34,10 +40,22 @@ fn feed(checks: &mut Checks, change: Change) -> Checked {
 }
 
 fn feed_with(checks: &mut Checks, change: Change, book: &Book) -> Checked {
-    let store = ModelStore::new(ClusterId(Uuid::nil()));
+    let store = deployed(book);
     let commit = Commit { transaction: "append", changes: vec![change] };
     let committed = Committed::alone(&commit, &store, book, false);
     checks.on_commit(&committed, &mut Coverage::default())
+}
+
+/// A database in which every definition of the book is deployed.
+fn deployed(book: &Book) -> ModelStore {
+    let mut store = ModelStore::new(ClusterId(Uuid::nil()));
+    for (definition, number) in book.definitions().zip(0..) {
+        let key = CallKey(Uuid::from_u128(number));
+        let (name, version, hash) = (definition.name.clone(), definition.version.clone(), definition.hash.clone());
+        let row = DefinitionRow { name, version, hash, document: Value::Null, created_at_ms: ClusterMs(0) };
+        store.run(Transaction::Deploy(Box::new(PutDefinition { key, fence: store.fence(), definition: row })));
+    }
+    store
 }
 
 fn raised(before: u64, after: u64) -> Change {
@@ -211,7 +229,7 @@ fn signals_of(document: &Value, sent: &[Message], events: Vec<Event>) -> Checked
     let change = append(1, numbered(events));
     // The tables are empty: what the check of histories says of that is not asked here.
     let _ = feed_with(&mut checks, change.clone(), &book);
-    let store = ModelStore::new(ClusterId(Uuid::nil()));
+    let store = deployed(&book);
     let commit = Commit { transaction: "append", changes: vec![change] };
     let committed = Committed::alone(&commit, &store, &book, false);
     SignalCheck::default().on_commit(&committed, &checks.history, &mut Coverage::default())
@@ -256,7 +274,7 @@ fn an_item_that_takes_a_signal_while_an_earlier_one_waits_is_found() {
 /// A workflow that takes one signal in a run, and has three runs.
 fn looping() -> Value {
     json!({"name": "Loop", "version": "1", "signals": {"go": {}}, "steps": [
-        {"id": "nap", "sleep": "1s"},
+        {"id": "nap", "sleep": "0s"},
         {"id": "first", "await": "go"},
         {"id": "again", "when": "${ execution.run < 3 }", "continue_as_new": "${ steps.first.output }"}]})
 }
@@ -314,7 +332,7 @@ fn runs(second: Vec<(u32, u64, i64, Event)>) -> (Checked, Checked) {
     let mut checks = Checks::default();
     feed(&mut checks, raised(0, 1)).unwrap();
     let change = append_runs(1, first_run().into_iter().chain(second).collect());
-    let store = ModelStore::new(ClusterId(Uuid::nil()));
+    let store = deployed(&book);
     let commit = Commit { transaction: "append", changes: vec![change] };
     let committed = Committed::alone(&commit, &store, &book, false);
     let histories = checks.history.on_commit(&committed, &mut Coverage::default());
@@ -463,4 +481,71 @@ fn a_server_that_has_never_led_and_writes_more_than_its_own_row_is_found() {
     };
     assert!(by(false).is_ok());
     assert!(by(true).expect_err("it has no business there").message.contains("has never led wrote WorkerSaved"));
+}
+
+#[test]
+fn deadlines_and_pauses_that_are_not_the_definition_s_are_found() {
+    let retry = json!({"max_attempts": 3, "initial": "200ms", "factor": 2, "max": "2s", "jitter": "none"});
+    let step = json!({"id": "s", "task": "t", "timeout": "1s", "retry": retry});
+    let document = json!({"name": "Task", "version": "1", "steps": [step]});
+    let of = |events: Vec<Event>| {
+        let mut checks = Checks::default();
+        feed(&mut checks, raised(0, 1)).unwrap();
+        let scheduled = Event::StepScheduled {
+            step: "s".into(),
+            attempt: 1,
+            input: Value::Null.into(),
+            idempotency_key: "k".into(),
+            redelivery: false,
+        };
+        let before = [created_of(&document), Event::WorkflowStarted, scheduled];
+        let change = append(1, numbered(before.into_iter().chain(events).collect()));
+        message(feed_with(&mut checks, change, &Book::new(vec![document.clone()])))
+    };
+    let dispatched = |deadline: Option<i64>| Event::StepDispatched {
+        step: "s".into(),
+        attempt: 1,
+        token: Token { execution: "x".into(), id: Uuid::nil() },
+        worker_id: "w".into(),
+        worker_session: SessionId(Uuid::nil()),
+        deadline_ms: deadline.map(ClusterMs),
+        redelivery: false,
+    };
+    assert!(of(vec![dispatched(None)]).contains("by its definition until"));
+    assert!(of(vec![dispatched(Some(2_005))]).contains("by its definition until"));
+    let failed = |code: &str| Event::StepAttemptFailed {
+        step: "s".into(),
+        attempt: 1,
+        error: TaskError::retryable(code, ""),
+        token: None,
+    };
+    let retry = |delay_ms: u64| {
+        let fire_at_ms = ClusterMs(5 + i64::try_from(delay_ms).expect("short"));
+        Event::RetryScheduled { step: "s".into(), next_attempt: 2, delay_ms, fire_at_ms }
+    };
+    assert!(of(vec![dispatched(Some(1_005)), failed("TIMEOUT")]).contains("due at"));
+    assert!(of(vec![failed("TIMEOUT")]).contains("has no time-out"));
+    assert!(of(vec![failed("FLAKY"), retry(400)]).contains("where 199 to 200 ms is right"));
+    assert!(of(vec![retry(200)]).contains("has not failed"));
+    let given_up = Event::StepFailed { step: "s".into(), error: TaskError::retryable("FLAKY", "") };
+    assert!(of(vec![failed("FLAKY"), given_up]).contains("is to be repeated"));
+}
+
+#[test]
+fn a_server_that_is_told_otherwise_than_it_is_is_found() {
+    let mut check = VerdictCheck::default();
+    let (store, book) = (ModelStore::new(ClusterId(Uuid::nil())), Book::default());
+    let told = |outcome| Reply::Done(Verdict::Append(vec![outcome]));
+    let rejected = || GroupOutcome::Rejected(Rejection::Fenced { held: Term(1), current: Term(2) });
+    let asked = |id| Asked { groups: vec![GroupId(Uuid::from_u128(id))], deploys: None };
+    let commit = Commit { transaction: "append", changes: vec![append(1, Vec::new())] };
+    assert!(message(check.on_reply(&asked(1), &told(GroupOutcome::Written), true, &store)).contains("written: false"));
+    check.on_commit(&Committed::alone(&commit, &store, &book, true)).unwrap();
+    assert_eq!(check.on_reply(&asked(1), &told(GroupOutcome::Written), true, &store), Ok(()));
+    assert!(message(check.on_reply(&asked(1), &told(rejected()), false, &store)).contains("written: true"));
+    let failed = Reply::Failed(Failure { kind: FailureKind::Retry, message: String::new() });
+    assert!(message(check.on_reply(&asked(1), &failed, true, &store)).contains("told that it failed"));
+    let mut check = VerdictCheck::default();
+    assert_eq!(check.on_reply(&asked(1), &told(rejected()), false, &store), Ok(()));
+    assert!(message(check.on_commit(&Committed::alone(&commit, &store, &book, true))).contains("is rejected"));
 }

@@ -12,7 +12,7 @@ use crate::api::request::{Contract, Start, TaskOutcome};
 use crate::api::response::{Accepted, Reply, Response, ResultOutcome, Started};
 use crate::definition::Definition;
 use crate::execution::event::{Event, Recorded};
-use crate::execution::{Command, Phase, Refusal, State, admit};
+use crate::execution::{Command, Phase, Refusal, State, UnitStatus, admit};
 use crate::id::{Epoch, ExecutionId, Run, Seq, SessionId, TaskId, Token, UnitKey};
 use crate::mutant::{Mutant, Mutants};
 use crate::store::append::{Expect, Member, OwnerChange, Status, StoredEvent, TaskChange, TaskState, Wake};
@@ -395,6 +395,9 @@ impl<M: Mutants> Node<M> {
             TaskOutcome::Failed(error) => Command::Fail { token: token.id, error },
         };
         let told = |outcome| ResultOutcome { token: token.clone(), outcome, error: None };
+        if self.mutants.planted(Mutant::OldFailureCounts) && count_old_failure(draft, &token, &command, now) {
+            return told(Accepted::Accepted);
+        }
         match self.take_command(draft, command.clone(), now) {
             Some(Ok(())) => match draft.events.last().map(|e| &e.event) {
                 Some(Event::StaleResultIgnored { .. }) => told(Accepted::Stale),
@@ -554,4 +557,23 @@ fn refuse_broken(execution: &ExecutionId, draft: &mut Draft, work: Work, reason:
         Work::Dispatch { poll, .. } => draft.released.push(poll),
         Work::Uncertain { .. } | Work::ChildEnds { .. } | Work::End { .. } | Work::Wake | Work::Park => {}
     }
+}
+
+/// The planted mistake: a failure of an earlier delivery fails the attempt that is out.
+fn count_old_failure(draft: &mut Draft, token: &Token, command: &Command, now: ClusterMs) -> bool {
+    let (Some(resident), Command::Fail { error, .. }) = (&draft.resident, command) else { return false };
+    let state = &resident.state;
+    let Some(delivery) = state.deliveries.get(&token.id).filter(|delivery| delivery.settled.is_none()) else {
+        return false;
+    };
+    let out = state.units.get(&delivery.unit).is_some_and(|unit| {
+        unit.attempt == delivery.attempt
+            && matches!(unit.status, UnitStatus::Dispatched { token: out, .. } if out != token.id)
+    });
+    let (step, attempt) = (delivery.unit.clone(), delivery.attempt);
+    if out && !state.has_ended() {
+        let (error, token) = (error.clone(), Some(token.clone()));
+        draft.record(Event::StepAttemptFailed { step, attempt, error, token }, now);
+    }
+    out
 }

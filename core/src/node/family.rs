@@ -228,6 +228,9 @@ impl<M: Mutants> Node<M> {
 
     /// A parent was read: the children that it asked to end may not have heard of it.
     pub(super) fn remind_children(&mut self, resident: &Resident) {
+        if self.mutants.planted(Mutant::ChildrenNotReminded) {
+            return;
+        }
         let asked: Vec<(ExecutionId, bool)> = resident
             .state
             .open_children()

@@ -30,11 +30,18 @@ struct Mistakes {
     signal_carried_twice: bool,
     keys_forgotten_between_runs: bool,
     repeats_forgotten: bool,
+    back_off_stands_still: bool,
+    await_forgets_timeout: bool,
 }
 
 impl Mistakes {
     fn any(self) -> bool {
-        self.compensation_forwards || self.parallel_leaks || self.child_outlives_parent || self.repeats_forgotten
+        self.compensation_forwards
+            || self.parallel_leaks
+            || self.child_outlives_parent
+            || self.repeats_forgotten
+            || self.back_off_stands_still
+            || self.await_forgets_timeout
     }
 
     fn decide(self, definition: &Definition, state: &State, now: ClusterMs) -> Vec<Event> {
@@ -46,8 +53,11 @@ impl Mistakes {
             }
         }
         for step in &mut definition.steps {
-            if let (StepKind::For(each), true) = (&mut step.kind, self.parallel_leaks) {
-                each.parallel += 1;
+            match &mut step.kind {
+                StepKind::For(each) if self.parallel_leaks => each.parallel += 1,
+                StepKind::Task(task) if self.back_off_stands_still => task.retry.factor_milli = 1_000,
+                StepKind::Await(wait) if self.await_forgets_timeout => wait.timeout = None,
+                _ => {}
             }
         }
         let mut decided = decide(&definition, &state, now);
@@ -186,6 +196,8 @@ impl<M: Mutants> Node<M> {
             signal_carried_twice: self.mutants.planted(Mutant::SignalCarriedTwice),
             keys_forgotten_between_runs: self.mutants.planted(Mutant::KeysForgottenBetweenRuns),
             repeats_forgotten: false,
+            back_off_stands_still: self.mutants.planted(Mutant::BackOffStandsStill),
+            await_forgets_timeout: self.mutants.planted(Mutant::AwaitForgetsTimeout),
         };
         Rules { schemas: self.schemas.clone(), max_payload, max_fan_out, mistakes }
     }

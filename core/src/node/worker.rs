@@ -64,7 +64,11 @@ impl<M: Mutants> Node<M> {
     }
 
     pub(super) fn heartbeat(&mut self, id: RequestId, session: SessionId, holding: Option<Vec<Token>>) {
-        if self.sessions.touch(self.now.mono, session).is_none() {
+        let heard_of = match self.mutants.planted(Mutant::HeartbeatsUncounted) {
+            true => self.sessions.get(session).is_some(),
+            false => self.sessions.touch(self.now.mono, session).is_some(),
+        };
+        if !heard_of {
             return self.answer(id, unknown_session(session));
         }
         let cancel = self.hear_of(session, holding.as_deref(), &[]);

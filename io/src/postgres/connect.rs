@@ -1,5 +1,6 @@
 //! A connection as Orbit wants it: named, bounded in every wait, and on a server that can be written.
 
+use crate::driver::witness::Witness;
 use crate::postgres::address::Address;
 use crate::postgres::facts;
 use crate::postgres::statement::fence::origin_of;
@@ -148,6 +149,8 @@ pub struct Connector {
     /// A pooler in transaction mode stands in between: what is set on a session is another's soon after, so everything is
     /// set for each transaction by itself (protocols, 31).
     pub pooled: bool,
+    /// Who sees what each statement gave.
+    pub witness: Witness,
 }
 
 /// A connection that was set up and looked at.
@@ -277,7 +280,8 @@ mod tests {
         let database = orbit_support::Postgres::shared().fresh();
         let timeouts = Timeouts::default();
         let address = Address::parse(&database.url()).expect("an address");
-        let connector = Connector { address, name: "node-a".into(), timeouts, pooled: false };
+        let connector =
+            Connector { address, name: "node-a".into(), timeouts, pooled: false, witness: Witness::default() };
         let in_cluster = ServerName { node_id: "node-a".into(), in_cluster: true };
         assert_eq!(in_cluster.of_session(Role::Election), "orbit-cluster:node-a");
         assert_eq!(in_cluster.of_session(Role::Store), "orbit:node-a:store");

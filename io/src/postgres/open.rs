@@ -1,6 +1,7 @@
 //! Opening a database: its server, its tables.
 
 use crate::driver::backend::Attached;
+use crate::driver::witness::Witness;
 use crate::postgres::address::Address;
 use crate::postgres::backend::PostgresBackend;
 use crate::postgres::connect::{ConnectError, Connector, Opened, Role, ServerName, ServerSettings, Timeouts};
@@ -128,7 +129,7 @@ impl PostgresStore {
         pooler: Pooler,
     ) -> Result<PostgresStore, OpenError> {
         let shown = address.shown().to_owned();
-        let connector = Connector { address, name: name.into(), timeouts, pooled: false };
+        let connector = Connector { address, name: name.into(), timeouts, pooled: false, witness: Witness::default() };
         on_a_thread(&shown, move || open(connector, migrate, pooler))
     }
 
@@ -155,6 +156,13 @@ impl PostgresStore {
     /// What is read now and then about the database's age, once it is attached.
     pub fn figures(&self) -> Arc<Figures> {
         Arc::clone(&self.figures)
+    }
+
+    /// The same, whose statements somebody sees.
+    #[must_use]
+    pub fn seen_by(mut self, witness: Witness) -> PostgresStore {
+        self.connector.witness = witness;
+        self
     }
 
     /// Starts the threads that transactions run on.

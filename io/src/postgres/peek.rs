@@ -1,6 +1,7 @@
 //! A look at a database from outside, and its migrations: for `orbit status --db` and `orbit db migrate`.
 
 use crate::contents::Contents;
+use crate::driver::witness::Witness;
 use crate::postgres::address::Address;
 use crate::postgres::connect::{Connector, Role, ServerSettings, Timeouts};
 use crate::postgres::migrate::{self, LockHolder, Migration};
@@ -46,7 +47,13 @@ pub fn peek(address: Address) -> Result<Peek, PeekError> {
 }
 
 fn tool(address: Address) -> Connector {
-    Connector { address, name: "command".into(), timeouts: Timeouts::default(), pooled: false }
+    Connector {
+        address,
+        name: "command".into(),
+        timeouts: Timeouts::default(),
+        pooled: false,
+        witness: Witness::default(),
+    }
 }
 
 fn look(address: Address) -> Result<Peek, PeekError> {

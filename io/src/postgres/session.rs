@@ -124,6 +124,7 @@ impl Session {
                         let Fact { phase, severity, cause, message } = fact;
                         tracing::debug!(target: "orbit_runtime::store", call = name, ?phase, ?severity, ?cause, error = %message, "the database did not do it");
                     }
+                    self.connector.witness.sees(&got);
                     executor.tell(got)
                 }
             };

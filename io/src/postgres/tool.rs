@@ -1,5 +1,6 @@
 //! A command's own connection, for what needs no running server: `orbit lease`, `orbit cluster mode`.
 
+use crate::driver::witness::Witness;
 use crate::postgres::address::Address;
 use crate::postgres::connect::{Connector, Role, Timeouts};
 use crate::postgres::migrate;
@@ -54,7 +55,7 @@ impl Tool {
     pub fn connect(address: Address, oldest: u32, way: Way) -> Result<Tool, ToolError> {
         let shown = address.shown().to_owned();
         let (name, timeouts) = ("command".into(), Timeouts::default());
-        let connector = Connector { address, name, timeouts, pooled: way == Way::Through };
+        let connector = Connector { address, name, timeouts, pooled: way == Way::Through, witness: Witness::default() };
         let mut opened = open::connect(&connector, Role::Tool)?;
         let of_postgres = |error: ::postgres::Error| open::of_connection(&shown, error.into());
         opened.client.batch_execute("BEGIN").map_err(of_postgres)?;

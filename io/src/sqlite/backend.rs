@@ -1,6 +1,7 @@
 //! The threads that transactions run on, one connection each: the writer, control, and several for requests.
 
 use crate::driver::backend::{Backend, StoreReply};
+use crate::driver::witness::Witness;
 use crate::sqlite::lock::Lock;
 use crate::sqlite::session::{Session, Shared};
 use orbit_core::node::{CallId, Connection as Kind};
@@ -42,12 +43,12 @@ struct Queues {
 impl SqliteBackend {
     /// Starts the threads; `connection` is the writer's.
     pub(super) fn start(
-        path: PathBuf,
+        (path, witness): (PathBuf, Witness),
         connection: rusqlite::Connection,
         lock: Lock,
         replies: UnboundedSender<StoreReply>,
     ) -> SqliteBackend {
-        let shared = Shared::new(path);
+        let shared = Shared::new(path, witness);
         let (store, store_end) = channel();
         let (control, control_end) = channel();
         let (requests, requests_end) = channel();

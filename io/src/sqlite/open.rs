@@ -1,6 +1,7 @@
 //! Opening a database: its path, its lock, its tables, its durability.
 
 use crate::driver::backend::Attached;
+use crate::driver::witness::Witness;
 use crate::sqlite::backend::SqliteBackend;
 use crate::sqlite::connect::{self, ConnectError, Durability};
 use crate::sqlite::lock::{self, Lock, Refused};
@@ -22,6 +23,7 @@ pub struct SqliteStore {
     path: PathBuf,
     connection: Connection,
     lock: Lock,
+    witness: Witness,
 }
 
 /// Why a database cannot be opened. Nothing was changed, except that a missing file may have been made.
@@ -101,7 +103,7 @@ impl SqliteStore {
         })?;
         check_header(&path)?;
         let connection = open_locked(&path)?;
-        Ok(SqliteStore { path, connection, lock })
+        Ok(SqliteStore { path, connection, lock, witness: Witness::default() })
     }
 
     /// Where the file is, without symbolic links.
@@ -114,9 +116,15 @@ impl SqliteStore {
         Durability::of(&self.connection)
     }
 
+    /// The same, whose statements somebody sees.
+    #[must_use]
+    pub fn seen_by(self, witness: Witness) -> SqliteStore {
+        SqliteStore { witness, ..self }
+    }
+
     /// Starts the threads that transactions run on.
     pub fn attach(self) -> Attached<SqliteBackend> {
-        Attached::new(|replies| SqliteBackend::start(self.path, self.connection, self.lock, replies))
+        Attached::new(|replies| SqliteBackend::start((self.path, self.witness), self.connection, self.lock, replies))
     }
 }
 

@@ -1,5 +1,6 @@
 //! One connection that runs transactions, one at a time.
 
+use crate::driver::witness::Witness;
 use crate::sqlite::connect::{self, ConnectError};
 use crate::sqlite::facts;
 use crate::sqlite::statement;
@@ -19,11 +20,13 @@ pub struct Shared {
     /// Held through every transaction that writes: this process's writers wait for each other here, in turn and
     /// without a delay, and not in SQLite's busy handler, which sleeps.
     writing: Mutex<()>,
+    /// Who sees what each statement gave.
+    witness: Witness,
 }
 
 impl Shared {
-    pub fn new(path: PathBuf) -> Arc<Shared> {
-        Arc::new(Shared { path, writing: Mutex::new(()) })
+    pub fn new(path: PathBuf, witness: Witness) -> Arc<Shared> {
+        Arc::new(Shared { path, writing: Mutex::new(()), witness })
     }
 }
 
@@ -71,6 +74,7 @@ impl Session {
                     if let Err(Fact { severity: Some(Severity::Fatal), message, .. }) = &got {
                         tracing::warn!(target: "orbit_runtime::engine", call = name, error = %message, "commit failed; its outcome is open");
                     }
+                    self.shared.witness.sees(&got);
                     executor.tell(got)
                 }
             };
@@ -178,7 +182,7 @@ mod tests {
         let path = folder.path().join("orbit.db");
         let mut connection = connect::plain(&path).unwrap();
         crate::sqlite::schema::create(&mut connection).unwrap();
-        (Session::new(Shared::new(path), None), folder)
+        (Session::new(Shared::new(path, Witness::default()), None), folder)
     }
 
     fn save(bytes: usize) -> Transaction {

@@ -55,6 +55,8 @@ pub enum WhichFence {
     Current,
     /// The one before, or none that there ever was.
     Earlier,
+    /// Of the same term, and of another incarnation.
+    Namesake,
 }
 
 #[derive(Clone, Debug)]
@@ -98,7 +100,12 @@ pub struct PlannedFilter {
 }
 
 fn fence() -> impl Strategy<Value = WhichFence> {
-    prop_oneof![9 => Just(WhichFence::Current), 1 => Just(WhichFence::Earlier)]
+    prop_oneof![16 => Just(WhichFence::Current), 2 => Just(WhichFence::Earlier), 1 => Just(WhichFence::Namesake)]
+}
+
+/// Of what is rarer than an append.
+fn any_fence() -> impl Strategy<Value = WhichFence> {
+    prop_oneof![6 => Just(WhichFence::Current), 1 => Just(WhichFence::Earlier), 2 => Just(WhichFence::Namesake)]
 }
 
 fn member() -> impl Strategy<Value = PlannedMember> {
@@ -153,12 +160,12 @@ pub fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         1 => (0..4u8).prop_map(Step::Campaign),
         1 => Just(Step::Check),
-        1 => fence().prop_map(Step::Release),
+        1 => any_fence().prop_map(Step::Release),
         16 => (fence(), prop::collection::vec(planned_group(), 1..5)).prop_map(|(f, g)| Step::Append(f, g)),
-        4 => (fence(), prop::option::weighted(0.2, any::<u8>()), prop::collection::vec((0..8u8, 0..4u8), 1..4))
+        4 => (any_fence(), prop::option::weighted(0.2, any::<u8>()), prop::collection::vec((0..8u8, 0..4u8), 1..4))
             .prop_map(|(f, again, wants)| Step::Claim(f, again, wants)),
-        1 => (fence(), 0..4u8).prop_map(|(f, known)| Step::Sweep(f, known)),
-        2 => (fence(), 0..6u8, 0..4u8, 0..2u8).prop_map(|(f, k, v, h)| Step::Deploy(f, k, v, h)),
+        1 => (any_fence(), 0..4u8).prop_map(|(f, known)| Step::Sweep(f, known)),
+        2 => (any_fence(), 0..6u8, 0..4u8, 0..2u8).prop_map(|(f, k, v, h)| Step::Deploy(f, k, v, h)),
         1 => Just(Step::Recover),
         2 => prop::collection::vec(small.clone(), 0..4).prop_map(Step::Load),
         2 => (prop::option::of(0..60i64), prop::option::of((0..60i64, 0..8u8)), 0..6u32)
@@ -178,7 +185,7 @@ fn leases() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0..3u8).prop_map(Step::TakeLease),
         4 => (0..6u8).prop_map(Step::RenewLease),
-        2 => fence().prop_map(Step::FreeLease),
+        2 => any_fence().prop_map(Step::FreeLease),
         1 => Just(Step::ForceLease),
     ]
 }
@@ -240,12 +247,12 @@ fn meetings() -> impl Strategy<Value = Step> {
     ];
     prop_oneof![
         4 => (0..3u8).prop_map(Step::Campaign),
-        1 => fence().prop_map(Step::Release),
+        1 => any_fence().prop_map(Step::Release),
         14 => (fence(), prop::collection::vec(group, 1..4)).prop_map(|(f, g)| Step::Append(f, g)),
-        7 => (fence(), prop::option::weighted(0.4, any::<u8>()), prop::collection::vec((1..8u8, 1..3u8), 1..3))
+        7 => (any_fence(), prop::option::weighted(0.4, any::<u8>()), prop::collection::vec((1..8u8, 1..3u8), 1..3))
             .prop_map(|(f, again, wants)| Step::Claim(f, again, wants)),
-        3 => (fence(), prop_oneof![2 => Just(1u8), 1 => 0..4u8]).prop_map(|(f, known)| Step::Sweep(f, known)),
-        4 => (fence(), 0..4u8, 0..2u8, 0..2u8).prop_map(|(f, k, v, h)| Step::Deploy(f, k, v, h)),
+        3 => (any_fence(), prop_oneof![2 => Just(1u8), 1 => 0..4u8]).prop_map(|(f, known)| Step::Sweep(f, known)),
+        4 => (any_fence(), 0..4u8, 0..2u8, 0..2u8).prop_map(|(f, k, v, h)| Step::Deploy(f, k, v, h)),
         3 => (0..3u8, 0..8u8).prop_map(|(w, c)| Step::SaveWorker(w, c)),
         2 => keep_workers(),
         4 => step(),
@@ -323,6 +330,7 @@ impl Planned {
         match which {
             WhichFence::Current => model.fence(),
             WhichFence::Earlier => self.earlier.unwrap_or(nobody),
+            WhichFence::Namesake => Fence { term: model.fence().term, ..nobody },
         }
     }
 

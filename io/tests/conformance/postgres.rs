@@ -3,35 +3,47 @@
 use crate::tables::{self, Dialect};
 use crate::{AllLabels, Store, run_on, shown};
 use orbit_core::store::outcome::Reply;
+use orbit_core::store::statement::Rows;
 use orbit_core::store::transaction::{Transaction, Verdict};
-use orbit_io::driver::Attached;
+use orbit_io::driver::{Attached, Witness};
 use orbit_io::postgres::{Address, Migrate, PostgresBackend, PostgresStore, Timeouts};
 use orbit_support::Database;
 use serde_json::Value;
 
 pub struct Postgres {
     attached: Option<Attached<PostgresBackend>>,
+    witness: Witness,
     database: Database,
 }
 
 impl Postgres {
     pub fn fresh() -> Postgres {
-        let mut postgres = Postgres { attached: None, database: orbit_support::Postgres::shared().fresh() };
+        let mut postgres = Postgres {
+            attached: None,
+            witness: Witness::keeping(),
+            database: orbit_support::Postgres::shared().fresh(),
+        };
         postgres.reopen();
         postgres
     }
 }
 
 impl Store for Postgres {
+    const APPENDS_IN_STEPS: bool = true;
+
     fn run(&mut self, transaction: Transaction) -> Reply<Verdict> {
         run_on(self.attached.as_mut().expect("open"), transaction)
+    }
+
+    fn rows(&mut self) -> Vec<Rows> {
+        self.witness.take()
     }
 
     fn reopen(&mut self) {
         self.attached = None;
         let address = Address::parse(&self.database.url()).expect("an address");
         let store = PostgresStore::open(address, "node", Timeouts::default(), Migrate::Auto);
-        self.attached = Some(store.expect("the database opens").attach());
+        self.attached = Some(store.expect("the database opens").seen_by(self.witness.clone()).attach());
     }
 
     fn dump(&self) -> Value {

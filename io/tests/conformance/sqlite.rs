@@ -3,8 +3,9 @@
 use crate::tables::{self, Dialect};
 use crate::{AllLabels, Store, run_on, shown};
 use orbit_core::store::outcome::Reply;
+use orbit_core::store::statement::Rows as Gave;
 use orbit_core::store::transaction::{Transaction, Verdict};
-use orbit_io::driver::Attached;
+use orbit_io::driver::{Attached, Witness};
 use orbit_io::sqlite::{SqliteBackend, SqliteStore};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
@@ -15,6 +16,7 @@ use uuid::Uuid;
 
 pub struct Sqlite {
     attached: Option<Attached<SqliteBackend>>,
+    witness: Witness,
     path: PathBuf,
     _folder: TempDir,
 }
@@ -23,20 +25,27 @@ impl Sqlite {
     pub fn fresh() -> Sqlite {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("orbit.db");
-        let mut sqlite = Sqlite { attached: None, path, _folder: folder };
+        let mut sqlite = Sqlite { attached: None, witness: Witness::keeping(), path, _folder: folder };
         sqlite.reopen();
         sqlite
     }
 }
 
 impl Store for Sqlite {
+    const APPENDS_IN_STEPS: bool = false;
+
     fn run(&mut self, transaction: Transaction) -> Reply<Verdict> {
         run_on(self.attached.as_mut().expect("open"), transaction)
     }
 
+    fn rows(&mut self) -> Vec<Gave> {
+        self.witness.take()
+    }
+
     fn reopen(&mut self) {
         self.attached = None;
-        self.attached = Some(SqliteStore::open(&self.path).expect("the file opens").attach());
+        self.attached =
+            Some(SqliteStore::open(&self.path).expect("the file opens").seen_by(self.witness.clone()).attach());
     }
 
     fn dump(&self) -> Value {

@@ -28,6 +28,11 @@ pub const CHECKS: &[Entry] = &[
         sometimes: &[Mark::ItemsInParallel, Mark::CompensationCompleted, Mark::EventHandled, Mark::FailureHandled],
     },
     Entry {
+        check: "custody",
+        promise: "An attempt is taken from no worker that was heard of within its session's time.",
+        sometimes: &[Mark::SessionLost, Mark::Uncertain, Mark::LateResultAccepted],
+    },
+    Entry {
         check: "deadlock",
         promise: "Rows are locked in one order: no statement of Orbit is ever a deadlock's victim.",
         sometimes: &[Mark::Busy, Mark::StatementTimedOut],
@@ -113,6 +118,11 @@ pub const CHECKS: &[Entry] = &[
         sometimes: &[Mark::StartRepeated, Mark::StartConflict, Mark::StartRefused, Mark::OutcomeUnknown],
     },
     Entry {
+        check: "queue",
+        promise: "A task that waits in the queue is claimed for a poll that waits beside it.",
+        sometimes: &[Mark::Queued, Mark::ClaimedFromQueue],
+    },
+    Entry {
         check: "read",
         promise: "Nothing is shown that is not committed, and nothing older than what was shown before.",
         sometimes: &[Mark::ReadOnStandby, Mark::EarlierRunRead, Mark::Loaded],
@@ -156,6 +166,11 @@ pub const CHECKS: &[Entry] = &[
         check: "validity",
         promise: "Nothing is served as leader past the last good check.",
         sometimes: &[Mark::SteppedDown, Mark::PausedServer, Mark::SentToLeader],
+    },
+    Entry {
+        check: "verdict",
+        promise: "A server is told of no call that it failed where it changed something, and of each group what became of it.",
+        sometimes: &[Mark::CommittedFatal, Mark::FencedAppend, Mark::UnknownWritten, Mark::UnknownNotWritten],
     },
 ];
 

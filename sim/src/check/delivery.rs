@@ -88,6 +88,23 @@ impl DeliveryCheck {
         ensure!(given.input == task.input, CHECK, "{token} is handed out with another input than was recorded");
         let key = given.idempotency_key == task.idempotency_key;
         ensure!(key, CHECK, "{token} is handed out under another idempotency key than was recorded");
+        let definition = &tracked.definition;
+        ensure!(
+            (&task.workflow, &task.workflow_version) == (&definition.name, &definition.version),
+            CHECK,
+            "{token} is handed out as of {} {}",
+            task.workflow,
+            task.workflow_version
+        );
+        let right = definition.task_of(&dispatched.unit);
+        let timeout = right.and_then(|right| right.timeout).map(|limit| limit.as_millis());
+        ensure!(
+            right.is_some_and(|right| right.task == task.task_name && right.contract_version == task.contract_version)
+                && timeout == task.timeout_ms.map(u128::from)
+                && dispatched.deadline == task.deadline_ms,
+            CHECK,
+            "{token} is handed out as {task:?}, recorded as {dispatched:?} of {right:?}"
+        );
         let attempt = (task.execution_id.clone(), tracked.run, task.step_id.clone(), task.attempt);
         let repeat = self.sent.contains(&attempt);
         let again = !self.answered.insert(token.clone());

@@ -276,6 +276,11 @@ impl FamilyCheck {
         decided.any(|event| event.is_terminal())
     }
 
+    /// Whether the parent of this one has asked for its end.
+    pub fn is_to_end(&self, id: &ExecutionId) -> bool {
+        self.parent(id).is_some_and(|parent| self.asked(parent, id).is_some())
+    }
+
     fn asked(&self, parent: &Parent, child: &ExecutionId) -> Option<Asked> {
         let own = self.kin.get(&parent.execution_id)?.children.get(&parent.step)?;
         own.asked.filter(|_| own.id == *child)

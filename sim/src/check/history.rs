@@ -4,6 +4,7 @@
 //! This check knows nothing of `decide`: it is a second opinion on it.
 
 mod event;
+mod time;
 
 use super::course::Course;
 use super::runs::{Position, Runs};
@@ -11,7 +12,7 @@ use super::{Checked, Committed, Violation, ensure};
 use crate::coverage::{Coverage, Mark};
 use crate::store::{Change, ModelStore};
 use orbit_core::definition::{Definition, StepKind};
-use orbit_core::execution::event::{Event, Json, Recorded};
+use orbit_core::execution::event::{Event, Json, Recorded, TaskError};
 use orbit_core::id::{ExecutionId, Run, Seq, SessionId, SignalName, Token, UnitKey};
 use orbit_core::store::append::{Group, Member, OwnerChange, Status, TaskChange, Wake};
 use orbit_core::time::ClusterMs;
@@ -55,6 +56,8 @@ pub struct Tracked {
     /// Units that wait for a time.
     pub(super) waiting: BTreeMap<UnitKey, ClusterMs>,
     uncertain: BTreeSet<Token>,
+    /// Attempts that failed, of which nothing is decided yet: the number, and why.
+    failed: BTreeMap<UnitKey, (u32, TaskError)>,
     cancelled: bool,
     /// What is under way, and why it ends.
     pub(super) course: Course,
@@ -76,6 +79,7 @@ pub struct Dispatched {
     pub attempt: u32,
     pub session: SessionId,
     pub seq: Seq,
+    pub deadline: Option<ClusterMs>,
 }
 
 /// What a unit was given.

@@ -9,17 +9,20 @@
 //! * `rows`: the rows beside a history say the same of it.
 //! * [`runs`]: the runs of an execution follow each other without a gap, each from what the one before left to it.
 //! * [`course`]: items, handlers, winding down, compensation and the end follow from the definition and the history.
+//! * [`custody`]: no attempt is taken from a worker that was heard of in time.
 //! * [`family`]: children begin and end with what their parents say of them, and none outlives its parent.
 //! * [`interpreter`]: every execution ends as a second way to run its definition says.
 //! * [`replay`]: histories are exactly what `decide` yields.
 //! * [`delivery`]: a task that is handed out is recorded; a repeat says so.
 //! * [`promise`]: what is acknowledged is durable, what is refused is absent.
 //! * [`signal`]: what is sent to an execution and acknowledged is recorded once and taken once, in order, or left over.
+//! * [`queue`]: what is queued is claimed for a poll that waits.
 //! * [`read`]: nothing is shown that is not committed, and nothing older than what was shown before.
 //! * [`nodes`]: a server's name is taken from another only once that one has been silent; one that never led writes
 //!   nothing but its own row.
 //! * [`standby`]: a server that does not lead asks for nothing that changes more than its own row.
 //! * [`log`]: no line of level ERROR that no injected fault explains.
+//! * [`verdict`]: what a server is told of its calls is so.
 //! * [`validity`]: nothing is served as leader past the last good check.
 //! * [`progress`]: a leader whose appends hang while the database takes other writes lets others lead.
 //! * [`patience`]: long polls and waits end early only with something to say, and do end.
@@ -30,6 +33,7 @@
 
 pub mod catalogue;
 pub mod course;
+pub mod custody;
 pub mod delivery;
 pub mod family;
 pub mod fence;
@@ -44,6 +48,7 @@ pub mod pace;
 pub mod patience;
 pub mod progress;
 pub mod promise;
+pub mod queue;
 pub mod read;
 pub mod replay;
 mod rows;
@@ -51,6 +56,7 @@ pub mod runs;
 pub mod signal;
 pub mod standby;
 pub mod validity;
+pub mod verdict;
 pub mod violation;
 
 pub(crate) use violation::ensure;
@@ -80,6 +86,9 @@ pub struct Checks {
     pub read: read::ReadCheck,
     pub pace: pace::PaceCheck,
     pub nodes: nodes::NodesCheck,
+    pub custody: custody::CustodyCheck,
+    pub queue: queue::QueueCheck,
+    pub verdict: verdict::VerdictCheck,
 }
 
 /// A transaction that has just committed.
@@ -98,6 +107,10 @@ pub struct Committed<'a> {
     pub late: bool,
     /// Who did it; none where nobody is there any more.
     pub by: Option<By>,
+    /// The process that sent it, if it lives.
+    pub pid: Option<Pid>,
+    /// So long a worker may be silent.
+    pub session_timeout: Duration,
     /// The server whose session holds the election lock now.
     pub locked_by: Option<Pid>,
     /// The version that the tables are of.
@@ -126,6 +139,8 @@ impl<'a> Committed<'a> {
             by_follower: false,
             late: false,
             by: None,
+            pid: None,
+            session_timeout: Duration::ZERO,
             locked_by: None,
             schema: 0,
         }
@@ -164,6 +179,8 @@ impl Checks {
     /// After every commit.
     pub fn on_commit(&mut self, committed: &Committed<'_>, marks: &mut Coverage) -> Checked {
         self.fence.on_commit(committed)?;
+        self.verdict.on_commit(committed)?;
+        self.custody.on_commit(committed)?;
         self.lease.on_commit(committed)?;
         self.nodes.on_commit(committed, marks)?;
         self.hold.on_commit(committed, &self.history, marks)?;

@@ -126,6 +126,14 @@ impl<D: Domain + ?Sized> Context<'_, D> {
         rows.rfind(|row| self.state.tables.row(*row).newest().ended.is_none())
     }
 
+    /// What earlier statements of this transaction have written, which no other sees; none where one deleted a row.
+    pub fn own_writes(&mut self) -> Vec<(D::Key, Option<D::Row>)> {
+        let transaction = self.state.transaction(self.session);
+        let Some(xid) = transaction.xid else { return Vec::new() };
+        let touched = transaction.touched.clone();
+        self.state.written(&touched, xid)
+    }
+
     /// As if another statement of the same transaction began: it sees what was committed meanwhile.
     pub fn new_snapshot(&mut self) {
         let commits = self.state.commits;

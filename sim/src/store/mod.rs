@@ -20,7 +20,7 @@ pub(crate) use append::assert_batch;
 pub use commit::{Change, Commit};
 pub use tables::{EventRow, ExecutionRow, TaskEntry};
 
-use orbit_core::id::{ClusterId, ExecutionId, Run};
+use orbit_core::id::{CallKey, ClusterId, ExecutionId, Run};
 use orbit_core::store::append::{Fence, OwnerRow};
 use orbit_core::store::executor::{Ask, Executor};
 use orbit_core::store::lease::LeaseRow;
@@ -77,6 +77,15 @@ impl ModelStore {
 
     /// The same, and what it changed.
     pub fn execute(&mut self, transaction: Transaction) -> (Reply<Verdict>, Commit) {
+        self.execute_seen(transaction, |_| {})
+    }
+
+    /// The same, and somebody sees what each statement gives.
+    pub fn execute_seen(
+        &mut self,
+        transaction: Transaction,
+        mut sees: impl FnMut(&[Rows]),
+    ) -> (Reply<Verdict>, Commit) {
         let mut commit = Commit { transaction: transaction.name(), changes: Vec::new() };
         let mut executor = Executor::new(transaction);
         // Only a transaction of several steps can be rolled back after it wrote, so only that one works on a copy.
@@ -96,7 +105,7 @@ impl ModelStore {
                 }
             };
             let tables = open.as_mut().unwrap_or(&mut self.tables);
-            let rows = statements
+            let rows: Vec<Rows> = statements
                 .into_iter()
                 .map(|s| match s {
                     Statement::TakeLock(_) => Rows::TakeLock(self.lock),
@@ -108,6 +117,7 @@ impl ModelStore {
             if last && let Some(done) = open.take() {
                 self.tables = done;
             }
+            sees(&rows);
             if let Some(reply) = executor.tell(Ok(rows)) {
                 return (reply, commit);
             }
@@ -152,6 +162,11 @@ impl ModelStore {
     /// The definitions, in the order in which they were deployed.
     pub fn definitions(&self) -> impl Iterator<Item = &DefinitionRow> {
         self.tables.definitions.iter().map(|d| &d.row)
+    }
+
+    /// Whether the call of this key has stored a definition.
+    pub fn is_deployed_under(&self, key: CallKey) -> bool {
+        self.tables.definitions.iter().any(|definition| definition.key == key)
     }
 
     /// The servers of the cluster.

@@ -14,6 +14,7 @@ use orbit_core::api::{ErrorCode, Reply, Request};
 use orbit_core::execution::event::Labels;
 use orbit_core::id::{ExecutionId, QueryName, Run, Seq, SignalName};
 use orbit_core::node::RequestId;
+use orbit_core::store::transaction::Transaction;
 use std::time::Duration;
 
 /// How often a client repeats a request before it gives up, while the world is broken.
@@ -146,6 +147,10 @@ impl World {
             }
             return Some(self.next_message(id));
         }
+        // What is being written just now is of interest: it is not there yet.
+        let curious = dice.chance(Ratio::new(1, 2));
+        let id = if curious { self.being_written().unwrap_or(id) } else { id };
+        let dice = &mut self.dice.clients;
         Some(match dice.below(14) {
             0..=3 => Request::GetExecution(id),
             4..=7 => Request::Wait { execution: id, timeout: Duration::from_millis(dice.between([10, 5_000])) },
@@ -166,6 +171,18 @@ impl World {
             12 => Request::ListWorkers,
             _ => dice.pick(&[Request::Ready, Request::Health, Request::Leaderz, Request::ListWorkflows]).clone(),
         })
+    }
+
+    /// Some execution of an append that is under way.
+    fn being_written(&mut self) -> Option<ExecutionId> {
+        let calls = self.processes.values().flat_map(|process| process.calls.under_way.values());
+        let appends = calls.filter_map(|call| match &call.transaction {
+            Transaction::Append(append) => Some(append),
+            _ => None,
+        });
+        let members = appends.flat_map(|append| &append.groups).flat_map(|group| &group.members);
+        let all: Vec<ExecutionId> = members.map(|member| member.execution.clone()).collect();
+        (!all.is_empty()).then(|| self.dice.clients.pick(&all).clone())
     }
 
     /// Executions that somebody may ask about: what clients started, and the children of those.
@@ -193,7 +210,10 @@ impl World {
         if let Some(execution) = self.checks.history.held().next().cloned() {
             return Some(Request::Recover { execution, reason: Some("all is well".into()) });
         }
-        let waits = self.checks.history.all().find_map(|(id, tracked)| Some((id.clone(), tracked.waits_for()?)));
+        // What was asked to end has to end, whatever it waits for.
+        let goes_on = self.checks.history.all().filter(|(id, _)| !self.checks.family.is_to_end(id));
+        let waits = goes_on.map(|(id, tracked)| (id.clone(), tracked.waits_for()));
+        let waits = waits.filter_map(|(id, waits)| Some((id, waits?))).next();
         let (execution, (name, update)) = waits?;
         let mark = self.book.next_mark();
         let payload = std::sync::Arc::new(workload::good_payload(mark));

@@ -7,6 +7,7 @@ use super::World;
 use super::event::{Event, ProcessEvent};
 use super::server::Pid;
 use crate::check::Committed;
+use crate::check::verdict::Asked;
 use crate::coverage::Mark;
 use crate::fault::{FaultKind, Moment};
 use crate::rng::Ratio;
@@ -19,6 +20,7 @@ use orbit_core::store::outcome::{self, Cause, Fact, FailureKind, Phase, Reply, S
 use orbit_core::store::transaction::{CampaignVerdict, Transaction, Verdict};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use super::clock::Time;
 
@@ -44,7 +46,7 @@ impl Disk {
 #[derive(Clone, Debug)]
 pub struct Call {
     connection: Connection,
-    transaction: Transaction,
+    pub transaction: Transaction,
     pub stage: Stage,
 }
 
@@ -157,7 +159,7 @@ impl World {
         let fate = self.fate(&transaction);
         let full = transaction.writes() && self.now < self.disk.full_until;
         self.trace.record(self.now, "call", &(pid, id, transaction.name(), fate, full));
-        let mut changed = false;
+        let (mut changed, mut asks) = (false, false);
         let reply = if full {
             self.marks.hit(Mark::DiskFull);
             failed(Phase::CommitSent, FailureKind::Unwritable, "database or disk is full")
@@ -167,10 +169,10 @@ impl World {
                     self.marks.hit(Mark::CallFailed);
                     failed(phase, kind, "injected: nothing was written")
                 }
-                Fate::Runs => self.execute(pid, id, &transaction, &mut changed),
+                Fate::Runs => self.execute(pid, id, &transaction, (&mut changed, &mut asks)),
                 Fate::Untold { written } => {
                     if written {
-                        let _ = self.execute(pid, id, &transaction, &mut changed);
+                        let _ = self.execute(pid, id, &transaction, (&mut changed, &mut asks));
                     }
                     self.note_untold(&transaction, written);
                     let fact = Fact {
@@ -193,7 +195,7 @@ impl World {
         if changed && transaction.name() == "append" {
             self.moment(pid, Moment::AppendCommitted);
         }
-        if self.crashes_after_commit(changed) {
+        if self.crashes_after_commit(changed, asks) {
             self.crash(pid);
             return;
         }
@@ -214,13 +216,23 @@ impl World {
             self.take_up(pid, next);
         }
         self.acknowledged += u64::from(acknowledged);
+        let changed = call.stage == Stage::Ran { changed: true };
+        let checked = self.checks.verdict.on_reply(&Asked::of(&call.transaction), &reply, changed, &self.sqlite);
+        self.holds(checked);
         self.give(pid, orbit_core::node::Input::Store { call: id, reply, origin: None });
     }
 
-    fn execute(&mut self, pid: Pid, id: CallId, transaction: &Transaction, changed: &mut bool) -> Reply<Verdict> {
+    /// Runs a transaction, and says whether it changed something, and whether it asks children to end.
+    fn execute(
+        &mut self,
+        pid: Pid,
+        id: CallId,
+        transaction: &Transaction,
+        (changed, asks): (&mut bool, &mut bool),
+    ) -> Reply<Verdict> {
         self.sqlite.set_clock(self.host.read(self.now));
         let (reply, commit) = self.sqlite.execute(transaction.clone());
-        *changed = !commit.changes.is_empty();
+        (*changed, *asks) = (!commit.changes.is_empty(), asks_children(&commit.changes));
         if *changed {
             self.trace.record(self.now, "commit", &(pid, id, &commit));
         }
@@ -233,7 +245,8 @@ impl World {
             }
         }
         let alone = Committed::alone(&commit, &self.sqlite, &self.book, self.steady_clock);
-        let committed = Committed { now: self.now, ..alone };
+        let session_timeout = Duration::from_millis(self.plan.server.session_timeout_ms);
+        let committed = Committed { now: self.now, pid: Some(pid), session_timeout, ..alone };
         let checked = self.checks.on_commit(&committed, &mut self.marks);
         self.holds(checked);
         reply
@@ -290,6 +303,16 @@ impl World {
             _ => {}
         }
     }
+}
+
+/// Whether children are asked to end in it.
+pub(super) fn asks_children(changes: &[Change]) -> bool {
+    let groups = changes.iter().filter_map(|change| match change {
+        Change::Group { group, repeated: false, .. } => Some(group),
+        _ => None,
+    });
+    let mut events = groups.flat_map(|group| &group.members).flat_map(|member| &member.events);
+    events.any(|event| std::str::from_utf8(&event.bytes).is_ok_and(|text| text.contains("ChildEndRequested")))
 }
 
 fn failed(phase: Phase, kind: FailureKind, message: &str) -> Reply<Verdict> {

@@ -21,6 +21,7 @@ use crate::check::family::{Bounds, FamilyCheck};
 use crate::check::hold::HoldCheck;
 use crate::check::interpreter::Limits;
 use crate::check::lease::LeaseCheck;
+use crate::check::queue::Waiting;
 use crate::check::{Checked, Checks, Violation, liveness};
 use crate::coverage::Coverage;
 use crate::fault::Faults;
@@ -47,6 +48,9 @@ use server::{Pid, Process};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use worker::Worker;
+
+/// So long after the healing servers have found each other, and what was broken.
+const WHOLE_MS: u64 = 5_000;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -277,6 +281,7 @@ impl World {
 
     /// Whether everything has come to its end; if not in time, says why.
     fn look(&mut self) {
+        self.look_at_queue();
         match liveness::pending(self) {
             // Nothing may happen any more to what has come to its end.
             None if self.now < Time(0).plus_ms(self.plan.least_ms) => self.at(self.now.plus_ms(500), Event::Look),
@@ -288,6 +293,28 @@ impl World {
             }
             Some(_) => self.at(self.now.plus_ms(500), Event::Look),
         }
+    }
+
+    /// Whether something is queued and a poll waits beside it, while nothing is broken.
+    fn look_at_queue(&mut self) {
+        let whole = self.healed && self.audit.is_none() && self.now > self.healed_at.plus_ms(WHOLE_MS);
+        let leader =
+            self.leader().filter(|pid| whole && !self.processes[pid].stopping && !self.processes[pid].hands_over);
+        let World { checks, network, workers, postgres, sqlite, now, .. } = self;
+        let Some(leader) = leader else { return checks.queue.begin_again() };
+        let theirs = network.exchanges.values().filter(|e| e.process == Some(leader) && e.pending && e.waits);
+        let polls: Vec<Waiting<'_>> = theirs
+            .filter_map(|exchange| match &*exchange.request {
+                Request::Poll(poll) if poll.results.is_empty() => {
+                    let contracts = workers.iter().find_map(|worker| worker.offers(poll.session))?;
+                    Some(Waiting { since: exchange.arrived, contracts })
+                }
+                _ => None,
+            })
+            .collect();
+        let store = postgres.as_deref().map_or(&*sqlite, Database::store);
+        let checked = checks.queue.on_look(store, &polls, *now);
+        self.holds(checked);
     }
 
     /// Everything has come to its end: the server goes once more, cleanly or not, and its successor is asked for every

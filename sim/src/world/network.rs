@@ -206,6 +206,7 @@ impl World {
             session_timeout: Duration::from_millis(self.plan.server.session_timeout_ms),
             now: self.now,
         };
+        self.checks.custody.on_answer(id, &answer);
         // Who works with what a promotion has left behind says what is lost, all of it.
         let checked = match self.is_behind(pid) {
             true => Ok(()),

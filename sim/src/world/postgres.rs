@@ -14,8 +14,10 @@ pub use operator::Changing;
 
 use super::World;
 use super::clock::Time;
+use super::disk::asks_children;
 use super::event::{Event, ProcessEvent};
 use super::server::{Pid, Process};
+use crate::check::verdict::Asked;
 use crate::check::{By, Committed, Violation};
 use crate::coverage::Mark;
 use crate::fault::{FaultKind, Moment};
@@ -37,6 +39,7 @@ use pooler::Pooler;
 use promotion::{OldPrimary, Replica};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 /// The number of a connection, whoever had the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -153,7 +156,7 @@ struct Current {
     /// The reply, once the transaction is rolled back.
     then: Option<Reply<Verdict>>,
     /// Groups of the append, for the marks.
-    groups: Vec<orbit_core::id::GroupId>,
+    asked: Asked,
 }
 
 impl Database {
@@ -459,6 +462,7 @@ impl World {
             pid: pid.expect("its process"),
             knows: process.schema,
         });
+        let asks = asks_children(&changes);
         let commit = Commit { transaction: name, changes };
         let (sent_by, call) = (sender.map(|sender| sender.pid), sender.map(|sender| sender.call));
         self.trace.record(self.now, "commit", &(sent_by, call, &commit, session, timeline));
@@ -481,7 +485,7 @@ impl World {
                 }
             }
         }
-        let World { postgres, checks, book, steady_clock, now, marks, .. } = self;
+        let World { postgres, checks, book, steady_clock, now, marks, plan, .. } = self;
         let database = postgres.as_deref_mut().expect("a world with PostgreSQL");
         let (engine, checks) = match database.old.as_mut().filter(|_| lost) {
             Some(old) => (&old.engine, &mut old.checks),
@@ -491,16 +495,17 @@ impl World {
         let locked = engine.advisory_holder(ELECTION_LOCK).and_then(|session| database.of_session.get(&session));
         // A session that is ended while it waits for a replica has committed, and its lock is the next one's already.
         let locked_by = locked.and_then(|id| database.links.get(id)).map(|link| link.pid).filter(|_| !ended);
-        let (steady_clock, now) = (*steady_clock, *now);
-        let commit = &commit;
-        let committed = Committed { commit, store, book, steady_clock, now, by_follower, late, by, locked_by, schema };
+        let alone = Committed::alone(&commit, store, book, *steady_clock);
+        let session_timeout = Duration::from_millis(plan.server.session_timeout_ms);
+        let committed =
+            Committed { now: *now, by_follower, late, by, pid, session_timeout, locked_by, schema, ..alone };
         let checked = checks.on_commit(&committed, marks);
         self.holds(checked);
         if let Some(pid) = pid.filter(|_| name == "append") {
             self.moment(pid, Moment::AppendCommitted);
         }
         if let Some(pid) = pid
-            && self.crashes_after_commit(true)
+            && self.crashes_after_commit(true, asks)
         {
             self.marks.hit(Mark::CrashAfterCommit);
             self.crash(pid);

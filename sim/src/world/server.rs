@@ -84,8 +84,11 @@ impl World {
     }
 
     /// Whether a server is killed now that its transaction has committed, if there is anything that it changed.
-    pub(super) fn crashes_after_commit(&mut self, changed: bool) -> bool {
-        let hit = self.dice.server.chance(self.plan.faults.crash_after_commit);
+    /// Mostly where children were asked to end that have not heard of it.
+    pub(super) fn crashes_after_commit(&mut self, changed: bool, asks: bool) -> bool {
+        let usual = self.plan.faults.crash_after_commit;
+        let ratio = if asks && usual != Ratio::NEVER { Ratio::new(1, 4) } else { usual };
+        let hit = self.dice.server.chance(ratio);
         changed && self.befalls(FaultKind::CrashAfterCommit, hit)
     }
 
@@ -172,6 +175,7 @@ impl World {
             schema: self.schema_known_at(place),
         };
         self.processes.insert(pid, process);
+        self.checks.custody.begins(pid, self.now);
         self.trace.record(self.now, "start", &(pid, format!("sim-{place}")));
         self.give(pid, Input::Start);
         pid
@@ -278,7 +282,10 @@ impl World {
             ProcessEvent::Database(id, heard) => self.database_heard(pid, id, heard),
             ProcessEvent::Arrives(id) => self.arrives(pid, id),
             ProcessEvent::Gone(id) => self.give(pid, Input::RequestGone(id)),
-            ProcessEvent::AnswerLost(id) => self.give(pid, Input::AnswerLost(id)),
+            ProcessEvent::AnswerLost(id) => {
+                self.checks.custody.on_lost(id);
+                self.give(pid, Input::AnswerLost(id));
+            }
             ProcessEvent::Resumes => self.resume(pid),
             ProcessEvent::StopBound => {
                 self.fails(Violation::liveness("stop", "a server that was told to stop is still there"));
@@ -364,6 +371,7 @@ impl World {
             LogEvent::Promoted { .. } => {
                 self.marks.hit(Mark::PromotionNoticed);
                 self.process(pid).won = None;
+                self.checks.custody.begins(pid, self.now);
             }
             LogEvent::FenceTaken { .. } => self.process(pid).won = None,
             LogEvent::LedAstray { .. } => self.marks.hit(Mark::LedAstray),
@@ -383,6 +391,7 @@ impl World {
                 }
             }
             LogEvent::Elected { term, .. } => {
+                self.checks.custody.begins(pid, self.now);
                 if term.0 > 1 {
                     self.marks.hit(Mark::Failover);
                 }

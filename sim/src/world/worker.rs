@@ -87,6 +87,11 @@ impl Worker {
         !self.running.is_empty() || !self.done.is_empty()
     }
 
+    /// What it offers, in that session.
+    pub fn offers(&self, session: SessionId) -> Option<&[Contract]> {
+        (self.session == Some(session)).then_some(&self.contracts)
+    }
+
     /// Whether it says what it holds.
     pub fn names_holding(&self) -> bool {
         self.names_holding

@@ -17,6 +17,7 @@ use orbit_core::cluster::{Elected, Mode};
 use orbit_core::id::{Incarnation, Term};
 use orbit_core::store::append::{Fence, GroupOutcome, Rejection};
 use orbit_core::store::outcome::{Failure, Reply};
+use orbit_core::store::statement::Rows;
 use orbit_core::store::transaction::{Transaction, Verdict};
 use orbit_sim::rng::{Dice, Ratio, Stream};
 use proptest::strategy::{Strategy, ValueTree};
@@ -55,8 +56,8 @@ enum Stands {
     Before(Next),
     /// It waits for these nodes.
     Waits(Vec<u32>),
-    /// It has its reply.
-    Replied(Reply<Verdict>),
+    /// It has its reply, and its statements have given this.
+    Replied(Reply<Verdict>, Vec<Rows>),
 }
 
 /// A reply without what may differ: clocks, and the database's own words.
@@ -160,7 +161,7 @@ impl<'a, 'b> Run<'a, 'b> {
         let stand = |fits: fn(Option<&Stands>) -> bool| -> Vec<u32> {
             (1..=self.nodes).filter(|node| fits(self.stands.get(node))).collect()
         };
-        let idle = stand(|stands| matches!(stands, None | Some(Stands::Replied(_))));
+        let idle = stand(|stands| matches!(stands, None | Some(Stands::Replied(..))));
         let paused = stand(|stands| matches!(stands, Some(Stands::Before(_))));
         let busy = stand(|stands| matches!(stands, Some(Stands::Before(_) | Stands::Waits(_))));
         if !busy.is_empty() && self.dice.chance(Ratio::new(1, 60)) {

@@ -1,7 +1,7 @@
 //! Nodes on the model: each runs one transaction at a time, message by message, as `io` does.
 
 use super::{HASTY_MS, Next, Stands, normal};
-use crate::kind_of;
+use crate::{kind_of, normal_rows};
 use orbit_core::cluster::{Elected, Mode};
 use orbit_core::id::ClusterId;
 use orbit_core::node::Connection;
@@ -37,7 +37,7 @@ pub struct Model {
 #[allow(clippy::large_enum_variant)] // a few at a time
 enum Node {
     Runs(Box<Course>),
-    Replied(Reply<Verdict>),
+    Replied(Reply<Verdict>, Vec<Rows>),
 }
 
 /// A transaction under way.
@@ -51,6 +51,8 @@ struct Course {
     phase: Phase,
     todo: VecDeque<Command<Program>>,
     got: Vec<Rows>,
+    /// What all of its statements have given, but for those that were rolled back for an error.
+    gave: Vec<Rows>,
     /// The reply, once the transaction is rolled back.
     then: Option<Reply<Verdict>>,
 }
@@ -99,6 +101,7 @@ impl Model {
             phase: Phase::NotSent,
             todo: VecDeque::new(),
             got: Vec::new(),
+            gave: Vec::new(),
             then: None,
         };
         self.nodes.insert(node, Node::Runs(Box::new(course)));
@@ -180,7 +183,7 @@ impl Model {
         };
         let stand = |(number, node): (&u32, &Node)| {
             let stands = match node {
-                Node::Replied(reply) => Stands::Replied(normal(reply.clone())),
+                Node::Replied(reply, gave) => Stands::Replied(normal(reply.clone()), normal_rows(gave.clone())),
                 Node::Runs(course) => {
                     let session = self.links[&(*number, course.connection)];
                     if self.engine.is_busy(session) {
@@ -213,7 +216,8 @@ impl Model {
     }
 
     fn replies(&mut self, node: u32, reply: Reply<Verdict>) {
-        self.nodes.insert(node, Node::Replied(reply));
+        let gave = std::mem::take(&mut self.course(node).gave);
+        self.nodes.insert(node, Node::Replied(reply, gave));
     }
 
     /// The transaction's next step. What BEGIN does nobody sees: it is not stopped at. A statement alone that writes is
@@ -288,6 +292,7 @@ impl Model {
             return;
         }
         let got = std::mem::take(&mut course.got);
+        course.gave.extend(got.iter().cloned());
         match course.executor.tell(Ok(got)) {
             Some(reply) => self.replies(node, reply),
             None => self.goes_on(node),

@@ -4,15 +4,15 @@
 //! asks for what the server has to say (Flush), so that it is known when the statement has ended.
 
 use super::{HASTY_MS, Next, Stands, normal};
-use crate::kind_of;
 use crate::postgres;
 use crate::real::rest::{Does, Telling, Watch};
+use crate::{kind_of, normal_rows};
 use orbit_core::cluster::{Elected, Mode};
 use orbit_core::id::ClusterId;
 use orbit_core::node::{CallId, Connection};
 use orbit_core::store::append::Fence;
 use orbit_core::store::transaction::Transaction;
-use orbit_io::driver::{Attached, Backend};
+use orbit_io::driver::{Attached, Backend, Witness};
 use orbit_io::postgres::{Address, Migrate, PostgresBackend, PostgresStore, Timeouts};
 use orbit_support::Database;
 use orbit_support::wire::{Action, Held, Message, Proxy, Side};
@@ -72,6 +72,7 @@ struct Node {
     /// Before the store: once its connections are cut, that can end.
     proxy: Proxy,
     attached: Attached<PostgresBackend>,
+    witness: Witness,
     lines: Lines,
     calls: u64,
     /// The backend of its election connection, which may hold the lock.
@@ -210,11 +211,22 @@ impl Node {
             idle_in_transaction: NEVER,
             election_idle: NEVER,
         };
+        let witness = Witness::keeping();
         let store = PostgresStore::open(address, format!("node-{number}").as_str(), timeouts, Migrate::Auto);
-        let attached = store.expect("the database opens").attach();
+        let attached = store.expect("the database opens").seen_by(witness.clone()).attach();
         let seen = lines.clone();
         proxy.rule(move |message| seen.stops(message));
-        Node { proxy, attached, lines, calls: 0, elected: None, ended: BTreeSet::new(), current: None, last: None }
+        Node {
+            proxy,
+            attached,
+            witness,
+            lines,
+            calls: 0,
+            elected: None,
+            ended: BTreeSet::new(),
+            current: None,
+            last: None,
+        }
     }
 
     fn begin(&mut self, connection: Connection, transaction: Transaction) {
@@ -246,7 +258,7 @@ impl Node {
         let Some(current) = &mut self.current else { return false };
         if let Ok(reply) = self.attached.replies.try_recv() {
             assert_eq!(reply.call, CallId(self.calls), "a node has one call under way");
-            self.last = Some(Stands::Replied(normal(reply.reply)));
+            self.last = Some(Stands::Replied(normal(reply.reply), normal_rows(self.witness.take())));
             self.current = None;
             return false;
         }

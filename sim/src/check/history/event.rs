@@ -9,8 +9,9 @@ use crate::schema;
 use orbit_core::api::request::TaskOutcome;
 use orbit_core::definition::{Definition, StepKind, UnitPath};
 use orbit_core::execution::event::{Event, Recorded, codes};
-use orbit_core::id::{ExecutionId, Run, Seq, SessionId, Token, UnitKey};
+use orbit_core::id::{ExecutionId, Run, Seq, Token, UnitKey};
 use orbit_core::store::append::Status;
+use orbit_core::store::statement::DefinitionRow;
 use orbit_core::time::ClusterMs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,6 +32,7 @@ impl Tracked {
             succeeded: BTreeSet::new(),
             waiting: BTreeMap::new(),
             uncertain: BTreeSet::new(),
+            failed: BTreeMap::new(),
             cancelled: false,
             course: Course::default(),
             awaits: BTreeMap::new(),
@@ -57,6 +59,7 @@ impl Tracked {
         }
         let created = matches!(recorded.event, Event::WorkflowCreated { .. });
         ensure!(created == self.events.is_empty(), CHECK, "{at}: {:?} stands there", recorded.event);
+        self.follows_definition(&at, &recorded, committed)?;
         self.on_kind(&at, &recorded, committed, marks)?;
         self.course.on_event(&at, &self.definition, &recorded.event, marks)?;
         self.events.push(recorded);
@@ -71,7 +74,16 @@ impl Tracked {
             recorded.event
         );
         match &recorded.event {
-            Event::WorkflowCreated { .. } | Event::WorkflowStarted => {}
+            Event::WorkflowCreated { workflow, version, definition_hash, .. } => {
+                let same = |d: &&DefinitionRow| d.name == *workflow && d.version == *version;
+                let there = committed.store.definitions().find(same).map(|d| &d.hash);
+                ensure!(
+                    there == Some(definition_hash),
+                    CHECK,
+                    "{at}: begun by {workflow} {version} ({definition_hash}), and what is deployed is {there:?}"
+                );
+            }
+            Event::WorkflowStarted => {}
             Event::LimitReached { limit, step, .. } => {
                 marks.hit(match limit.as_str() {
                     "max_payload_bytes" => Mark::PayloadTooLarge,
@@ -109,8 +121,10 @@ impl Tracked {
                 self.settle(at, step)?;
                 marks.hit(Mark::StepSkipped);
             }
-            Event::StepDispatched { step, attempt, token, worker_session, .. } => {
-                self.on_dispatch(at, recorded.seq, (step, *attempt, token, *worker_session))?;
+            Event::StepDispatched { step, attempt, token, worker_session, deadline_ms, .. } => {
+                let (seq, deadline, session) = (recorded.seq, *deadline_ms, *worker_session);
+                let dispatched = Dispatched { unit: step.clone(), attempt: *attempt, session, seq, deadline };
+                self.on_dispatch(at, token, dispatched)?;
             }
             Event::StepSucceeded { step, output, token, .. } => {
                 ensure!(self.succeeded.insert(step.clone()), CHECK, "{at}: {step} succeeded a second time");
@@ -140,6 +154,12 @@ impl Tracked {
                         let given = committed.book.reported(token);
                         let said = given.iter().any(|o| matches!(o, TaskOutcome::Failed(e) if e.code == error.code));
                         ensure!(said, CHECK, "{at}: no worker reported the error {} of {token}", error.code);
+                        let newer = self.newer_delivery(step, *attempt, token);
+                        ensure!(
+                            newer.is_none(),
+                            CHECK,
+                            "{at}: the failure of {token} counts for attempt {attempt} of {step}, which {newer:?} has since"
+                        );
                         self.on_result(at, step, token, recorded.seq, marks)?;
                     }
                     None if error.code == codes::TIMEOUT => marks.hit(Mark::AttemptTimedOut),
@@ -377,7 +397,7 @@ impl Tracked {
         Ok(())
     }
 
-    fn is_time(&self, at: &str, due: ClusterMs, recorded: &Recorded, committed: &Committed<'_>) -> Checked {
+    pub(super) fn is_time(&self, at: &str, due: ClusterMs, recorded: &Recorded, committed: &Committed<'_>) -> Checked {
         ensure!(recorded.at_ms >= due, CHECK, "{at}: due at {due:?}, recorded at {:?}", recorded.at_ms);
         let clock = committed.store.clock();
         let early = committed.steady_clock && clock.0 + EARLY_MS < due.0;
@@ -385,21 +405,23 @@ impl Tracked {
         Ok(())
     }
 
-    fn on_dispatch(
-        &mut self,
-        at: &str,
-        seq: Seq,
-        (unit, attempt, token, session): (&UnitKey, u32, &Token, SessionId),
-    ) -> Checked {
+    fn on_dispatch(&mut self, at: &str, token: &Token, dispatched: Dispatched) -> Checked {
+        let (unit, attempt) = (&dispatched.unit, dispatched.attempt);
         let open = self.scheduled.get(unit).is_some_and(|s| s.attempt == attempt);
         ensure!(open, CHECK, "{at}: attempt {attempt} of {unit} is handed out and was not scheduled");
         ensure!(!self.settled.contains(unit), CHECK, "{at}: {unit} is handed out after its end");
-        let dispatched = Dispatched { unit: unit.clone(), attempt, session, seq };
         self.queued.remove(unit);
         self.out.insert(unit.clone(), token.clone());
         let before = self.dispatched.insert(token.clone(), dispatched);
         ensure!(before.is_none(), CHECK, "{at}: {token} is handed out twice");
         Ok(())
+    }
+
+    /// A delivery of the same attempt after this one: what became of this one says nothing about that.
+    fn newer_delivery(&self, unit: &UnitKey, attempt: u32, token: &Token) -> Option<&Token> {
+        let this = self.dispatched.get(token)?.seq;
+        let newer = |d: &Dispatched| d.unit == *unit && d.attempt == attempt && d.seq > this;
+        self.dispatched.iter().find(|(_, dispatched)| newer(dispatched)).map(|(token, _)| token)
     }
 
     fn knows(&self, at: &str, token: &Token, unit: &UnitKey, attempt: u32) -> Checked {

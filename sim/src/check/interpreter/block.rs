@@ -7,6 +7,7 @@ use orbit_core::execution::event::{Json, TaskError, codes};
 use orbit_core::id::{HandlerKey, UnitKey};
 use serde_json::Value;
 use std::sync::Arc;
+use std::time::Duration;
 
 impl Interpreter<'_> {
     /// Looks at every step; whether all are over.
@@ -68,14 +69,12 @@ impl Interpreter<'_> {
             StepKind::Compute(template) => Act::Done(unit, self.value(template, local)?),
             StepKind::Sleep(template) => {
                 let time = self.value(template, local)?;
-                let known = match &*time {
-                    Value::String(text) => parse_duration(text).is_some(),
-                    number => whole_number(number).is_some(),
+                let long = match &*time {
+                    Value::String(text) => parse_duration(text),
+                    number => whole_number(number).map(Duration::from_millis),
                 };
-                if !known {
-                    return Err(no_value(format!("`sleep` gave {time}")));
-                }
-                Act::Become(unit, Unit::Sleeping)
+                let Some(long) = long else { return Err(no_value(format!("`sleep` gave {time}"))) };
+                Act::Become(unit, Unit::Sleeping(long))
             }
             StepKind::Await(wait) => return Ok(self.begins_to_wait(wait, unit, round)),
             StepKind::For(each) => match Arc::unwrap_or_clone(self.value(&each.list, local)?) {

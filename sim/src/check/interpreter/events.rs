@@ -47,7 +47,7 @@ impl Interpreter<'_> {
         }
         for (later, recorded) in same {
             let overdue = match &recorded.event {
-                Event::TimerFired { step } => matches!(self.units.get(step), Some(Unit::Sleeping)),
+                Event::TimerFired { step } => matches!(self.units.get(step), Some(Unit::Sleeping(_))),
                 Event::StepAttemptFailed { step, token: None, .. } => matches!(self.units.get(step), Some(Unit::Task)),
                 _ => false,
             };
@@ -62,7 +62,7 @@ impl Interpreter<'_> {
     fn time_passes(&mut self, event: &Event) -> Result<bool, String> {
         match event {
             Event::TimerFired { step } => {
-                self.under_way(step, |unit| matches!(unit, Unit::Sleeping))?;
+                self.under_way(step, |unit| matches!(unit, Unit::Sleeping(_)))?;
                 self.succeeds(step, Json::default());
             }
             Event::StepAttemptFailed { step, attempt, error, token: None } => {
@@ -135,6 +135,19 @@ impl Interpreter<'_> {
             // Of the length of a history it knows nothing.
             Event::LimitReached { limit, error, .. } if limit == "max_history_events" => {
                 self.winds(Cause::Failed(error.clone()));
+            }
+            Event::TimerStarted { step, fire_at_ms } => {
+                let long = match self.units.get(step) {
+                    Some(Unit::Sleeping(long)) => Some(*long),
+                    _ => None,
+                };
+                if long.is_some_and(|long| *fire_at_ms != recorded.at_ms + long) {
+                    let from = recorded.at_ms;
+                    return Err(format!(
+                        "{step} sleeps from {from:?} to {fire_at_ms:?}, and by the definition {long:?}"
+                    ));
+                }
+                return Ok(false);
             }
             Event::SignalAwaited { step, deadline_ms: Some(deadline), .. } => {
                 self.deadlines.insert(step.clone(), *deadline);

@@ -28,6 +28,7 @@ use orbit_core::time::ClusterMs;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Bounds on what expressions give.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +73,8 @@ enum Unit {
     Task,
     /// Its last attempt failed; that counts where nothing else goes on.
     Failing(TaskError),
-    Sleeping,
+    /// For so long.
+    Sleeping(Duration),
     Awaiting,
     /// It waited for as long as it may.
     Late,

@@ -2,7 +2,7 @@
 
 use super::{Domain, Engine, Flaw, SessionId, Writable};
 use crate::postgres::error::{Code, SqlError};
-use crate::postgres::lock::{RowId, Scope, Xid};
+use crate::postgres::lock::Scope;
 
 impl<D: Domain> Engine<D> {
     pub(super) fn end_transaction(&mut self, session: SessionId, commit: bool) {
@@ -16,7 +16,7 @@ impl<D: Domain> Engine<D> {
             }
             self.state.owners.remove(&xid);
             if commit && (transaction.wrote || !transaction.notes.is_empty()) {
-                let rows = self.written(&transaction.touched, xid);
+                let rows = self.state.written(&transaction.touched, xid);
                 for row in &transaction.touched {
                     self.state.tables.settle(*row, xid, committed);
                 }
@@ -36,20 +36,6 @@ impl<D: Domain> Engine<D> {
             woken.extend(self.state.locks.release_all(session, Scope::Session));
         }
         self.state.runnable.extend(woken);
-    }
-
-    fn written(&self, touched: &[RowId], xid: Xid) -> Vec<(D::Key, Option<D::Row>)> {
-        let mut rows = Vec::new();
-        for id in touched {
-            let row = self.state.tables.row(*id);
-            let newest = row.newest();
-            if newest.ended.is_some_and(|m| m.xid == xid) {
-                rows.push((row.key.clone(), None));
-            } else if newest.made.xid == xid {
-                rows.push((row.key.clone(), Some(newest.value.clone())));
-            }
-        }
-        rows
     }
 
     /// Forgets versions that nobody can see any more.

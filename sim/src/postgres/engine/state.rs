@@ -2,7 +2,7 @@
 
 use super::choices::Choices;
 use super::{Domain, SessionId};
-use crate::postgres::lock::{Locks, Mode, Request, Scope, Tag, Xid};
+use crate::postgres::lock::{Locks, Mode, Request, RowId, Scope, Tag, Xid};
 use crate::postgres::session::{Session, Transaction};
 use crate::postgres::table::{Csn, Tables};
 use std::collections::{BTreeMap, VecDeque};
@@ -113,5 +113,20 @@ impl<D: Domain + ?Sized> State<D> {
         let granted = self.locks.ask(session, Tag::Transaction(xid), Mode::Exclusive, Scope::Transaction, true);
         assert_eq!(granted, Request::Granted, "nobody else knows this number");
         xid
+    }
+
+    /// What a transaction has written of the rows that it touched; none where it deleted one.
+    pub fn written(&self, touched: &[RowId], xid: Xid) -> Vec<(D::Key, Option<D::Row>)> {
+        let mut rows = Vec::new();
+        for id in touched {
+            let row = self.tables.row(*id);
+            let newest = row.newest();
+            if newest.ended.is_some_and(|m| m.xid == xid) {
+                rows.push((row.key.clone(), None));
+            } else if newest.made.xid == xid {
+                rows.push((row.key.clone(), Some(newest.value.clone())));
+            }
+        }
+        rows
     }
 }

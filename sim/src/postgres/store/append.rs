@@ -217,8 +217,13 @@ fn judge_all(append: &Append, work: &mut Work) {
 }
 
 /// What is committed of groups, read unlocked. One that is there was written by an earlier sending.
-pub fn look_for(look: &LookForGroups, cx: &mut Cx<'_>) -> Vec<MemberFacts> {
+/// Planted: it is `blind`.
+pub fn look_for(look: &LookForGroups, blind: bool, cx: &mut Cx<'_>) -> Vec<MemberFacts> {
     let mut facts = Vec::new();
+    if blind {
+        let nothing = MemberFacts { owner: None, known: false, first_event_by: None };
+        return vec![nothing; look.members.len()];
+    }
     for member in &look.members {
         let id = &member.execution;
         let owner = cx.get(&Key::Owner(id.clone())).map(|found| found.value.owner().clone());

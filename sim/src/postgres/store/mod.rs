@@ -2,7 +2,7 @@
 //!
 //! What changes, waits and locks is in `append` and `write`, as the SQL of `io` does it: the same rows locked in the
 //! same strength and order, the same places where a statement may wait. What only reads never waits, so it reads the
-//! tables as they are committed at that moment.
+//! tables as they are committed at that moment, with what its own transaction has written.
 //!
 //! A statement takes time: it stands still for a moment wherever something of others could come in between.
 
@@ -31,6 +31,7 @@ use orbit_core::store::append::Fence;
 use orbit_core::store::origin::Origin;
 use orbit_core::store::statement::{LockState, Rows, Statement};
 use orbit_core::store::transaction::SCHEMA_VERSION;
+use std::borrow::Cow;
 
 /// The key of the election lock: "orbitldr" in ASCII (interfaces, "History and storage").
 pub const ELECTION_LOCK: i64 = i64::from_be_bytes(*b"orbitldr");
@@ -207,14 +208,17 @@ impl Domain for Orbit {
                 cx.writes()?;
                 Ok(Rows::LockFence(current))
             }
-            Statement::LookForGroups(look) => Ok(Rows::LookForGroups(append::look_for(look, cx))),
+            Statement::LookForGroups(look) => {
+                let blind = self.planted.planted(Mutant::MovedFenceUnlooked);
+                Ok(Rows::LookForGroups(append::look_for(look, blind, cx)))
+            }
             statement if statement.writes() => {
                 let work = work.get_or_insert_with(|| Work::Write(write::Work::default()));
                 let Work::Write(work) = work else { unreachable!("an append has its own work") };
                 write::resume(self, statement, work, breath, cx)
             }
             statement => {
-                let mut rows = self.store.read(statement, orbit_core::time::ClusterMs(cx.clock_ms()));
+                let mut rows = self.as_seen_by(cx).read(statement, orbit_core::time::ClusterMs(cx.clock_ms()));
                 if let Rows::ReadFence(row) = &mut rows {
                     (row.origin, row.schema_version) = (Some(self.origin), self.schema);
                 }
@@ -271,6 +275,16 @@ impl Domain for Orbit {
 }
 
 impl Orbit {
+    /// The tables as the statements of this transaction see them that write nothing.
+    fn as_seen_by(&self, cx: &mut Context<'_, Orbit>) -> Cow<'_, ModelStore> {
+        let own = cx.own_writes();
+        let mut store = Cow::Borrowed(&self.store);
+        for (key, row) in own {
+            rows::apply(store.to_mut().tables_mut(), key, row);
+        }
+        store
+    }
+
     /// Whether this writer is the one that the fence names.
     fn is_writer(&self, writer: Fence, current: Fence) -> bool {
         let by_number = self.planted.planted(Mutant::NumberWithoutIncarnation);

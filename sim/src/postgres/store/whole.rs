@@ -17,6 +17,7 @@ use orbit_core::time::ClusterMs;
 pub struct Whole {
     engine: Engine<Orbit>,
     session: SessionId,
+    seen: Vec<Rows>,
 }
 
 impl Whole {
@@ -24,13 +25,18 @@ impl Whole {
     pub fn new(cluster_id: ClusterId) -> Whole {
         let mut engine = database(cluster_id, Pace::NONE, Dice::new(0, Stream::Disk));
         let session = engine.connect(Settings::default()).expect("it is up");
-        Whole { engine, session }
+        Whole { engine, session, seen: Vec::new() }
     }
 
     /// The session ends, and another is opened.
     pub fn reconnect(&mut self) {
         self.engine.vanish(self.session);
         self.session = self.engine.connect(Settings::default()).expect("it is up");
+    }
+
+    /// What the statements of the last transaction gave.
+    pub fn seen(&self) -> &[Rows] {
+        &self.seen
     }
 
     /// What is committed.
@@ -46,6 +52,7 @@ impl Whole {
     /// Runs one transaction to its end.
     pub fn run(&mut self, transaction: Transaction) -> Reply<Verdict> {
         let mut executor = Executor::new(transaction);
+        self.seen.clear();
         loop {
             let reply = match executor.ask() {
                 Ask::Rollback(verdict) => {
@@ -65,7 +72,9 @@ impl Whole {
                     if got.is_err() && frame != Frame::Auto {
                         self.command(Command::Rollback).expect("a rollback does not fail");
                     }
-                    executor.tell(got.map(|all| all.into_iter().filter_map(rows).collect()))
+                    let got = got.map(|all| all.into_iter().filter_map(rows).collect::<Vec<_>>());
+                    self.seen.extend(got.iter().flatten().cloned());
+                    executor.tell(got)
                 }
             };
             if let Some(reply) = reply {

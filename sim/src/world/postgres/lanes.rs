@@ -2,6 +2,7 @@
 
 use super::{Current, Heard, Lane, Lanes, Link, LinkId, Message, Sender, Waiting};
 use crate::check::Violation;
+use crate::check::verdict::Asked;
 use crate::coverage::Mark;
 use crate::fault::FaultKind;
 use crate::postgres::store::Program;
@@ -47,10 +48,7 @@ impl World {
             }
             let Some(next) = lanes.queues.get_mut(&connection).and_then(VecDeque::pop_front) else { return };
             let Waiting { call, transaction, origin, knew } = next;
-            let groups = match &transaction {
-                Transaction::Append(append) => append.groups.iter().map(|g| g.id).collect(),
-                _ => Vec::new(),
-            };
+            let asked = Asked::of(&transaction);
             let name = transaction.name();
             lane.current = Some(Current {
                 call,
@@ -63,7 +61,7 @@ impl World {
                 todo: VecDeque::new(),
                 got: Vec::new(),
                 then: None,
-                groups,
+                asked,
             });
             let leads_to = lane.leads_to;
             let elsewhere = leads_to.is_some_and(|found| !found.serves(origin, &planted));
@@ -246,20 +244,38 @@ impl World {
             }
         };
         if let Some(link) = link {
+            let changed = self.has_changed(link);
+            let origin = self.lane(pid, key).leads_to;
+            self.is_told(&Asked::default(), &reply, changed, origin);
             self.send_there(link, Message::Gone);
         }
         self.finish(pid, key, reply);
+    }
+
+    /// Whether the call that a connection was used for has changed something. It is asked once.
+    fn has_changed(&mut self, link: LinkId) -> bool {
+        self.database().links.get_mut(&link).is_some_and(|link| std::mem::take(&mut link.changed))
+    }
+
+    /// What a server is told of a call is so, on the newest timeline; what it is told of another it does not believe.
+    fn is_told(&mut self, asked: &Asked, reply: &Reply<Verdict>, changed: bool, origin: Option<Origin>) {
+        if origin.is_some_and(|origin| origin.timeline == self.timeline()) {
+            let World { postgres, checks, .. } = self;
+            let store = postgres.as_deref().expect("a world with PostgreSQL").store();
+            let checked = checks.verdict.on_reply(asked, reply, changed, store);
+            self.holds(checked);
+        }
     }
 
     fn finish(&mut self, pid: Pid, key: (Connection, u8), reply: Reply<Verdict>) {
         let lane = self.lane(pid, key);
         let (current, origin) = (lane.current.take().expect("a call is under way"), lane.leads_to);
         let link = lane.link;
-        let link = link.and_then(|link| self.database().links.get_mut(&link));
-        let changed = link.is_some_and(|link| std::mem::take(&mut link.changed));
+        let changed = link.is_some_and(|link| self.has_changed(link));
         self.acknowledged += u64::from(changed && matches!(reply, Reply::Done(_)));
         self.process(pid).calls.under_way.remove(&current.call);
-        self.note_reply(pid, &reply, &current.groups);
+        self.is_told(&current.asked, &reply, changed, origin);
+        self.note_reply(pid, &reply, &current.asked.groups);
         let timeline = origin.map_or(0, |origin| origin.timeline);
         let fence = self.database().store_of(timeline).map(|store| store.fence());
         let process = self.process(pid);
@@ -314,7 +330,7 @@ impl World {
         let found = lanes.lanes.iter_mut().find(|(_, l)| l.current.as_ref().is_some_and(|c| c.call == call));
         let Some((_, lane)) = found else { return };
         let (link, current) = (lane.link.take(), lane.current.take().expect("found by it"));
-        self.disk.note_untold(&current.groups);
+        self.disk.note_untold(&current.asked.groups);
         self.process(pid).excuses.database = true;
         if let Some(link) = link {
             self.send_there(link, Message::Gone);

@@ -89,8 +89,10 @@ impl World {
         self.trace.record(self.now, "promoted", &engine.domain.origin);
         self.marks.hit(Mark::Promotion);
         let old_engine = std::mem::replace(&mut self.database().engine, engine);
-        let old_checks = std::mem::replace(&mut self.checks, checks);
+        let mut old_checks = std::mem::replace(&mut self.checks, checks);
         self.checks.pace = old_checks.pace.clone();
+        // What servers heard of workers is in no database, and is heard on the new timeline from now on.
+        self.checks.custody = std::mem::take(&mut old_checks.custody);
         let came = std::mem::take(&mut self.database().engine.domain.done);
         for done in came {
             self.looked_at(done, None);
