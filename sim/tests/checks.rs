@@ -81,7 +81,7 @@ fn append_runs(term: u64, events: Vec<(u32, u64, i64, Event)>) -> Change {
         owner: OwnerChange::Keep,
     };
     let group = Group { id: GroupId(Uuid::from_u128(1)), members: vec![member], tasks: Vec::new() };
-    Change::Group { fence: fence(term), group, repeated: false }
+    Change::Group { fence: fence(term), owner: None, group, repeated: false }
 }
 
 fn created() -> Event {

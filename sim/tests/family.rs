@@ -56,7 +56,7 @@ impl Told {
         }
         let group = Group { id: GroupId(Uuid::from_u128(1)), members: all, tasks: Vec::new() };
         let fence = Fence { term: Default::default(), incarnation: Incarnation(Uuid::nil()) };
-        let change = Change::Group { fence, group, repeated: false };
+        let change = Change::Group { fence, owner: None, group, repeated: false };
         let commit = Commit { transaction: "append", changes: vec![change] };
         let store = ModelStore::new(ClusterId(Uuid::nil()));
         let committed = Committed::alone(&commit, &store, &self.book, true);

@@ -84,7 +84,7 @@ fn queued(task: &str, id: &str, enqueued: i64) -> TaskChange {
 }
 
 fn append(store: &mut ModelStore, fence: Fence, groups: Vec<Group>) -> Vec<GroupOutcome> {
-    match store.run(Transaction::Append(Append { fence, groups })) {
+    match store.run(Transaction::Append(Append::under(fence, groups))) {
         Reply::Done(Verdict::Append(outcomes)) => outcomes,
         other => panic!("an append has outcomes: {other:?}"),
     }
@@ -195,7 +195,8 @@ fn what_is_due_comes_in_pages_and_names_the_next() {
     for (n, wake) in wakes.into_iter().enumerate() {
         append(&mut store, fence, vec![start(n as u128 + 1, &format!("x{n}"), wake)]);
     }
-    let mut due = |until, after, limit| match store.run(Transaction::Due(ReadDue { until, after, limit })) {
+    let mut due = |until, after, limit| match store.run(Transaction::Due(ReadDue { until, after, owner: None, limit }))
+    {
         Reply::Done(Verdict::Due(rows)) => rows,
         other => panic!("{other:?}"),
     };

@@ -11,6 +11,8 @@ pub enum Mode {
     Single,
     /// One leads, the others wait.
     Standby,
+    /// All work, and each running execution has one owner.
+    Shared,
 }
 
 impl Mode {
@@ -19,6 +21,7 @@ impl Mode {
         match self {
             Mode::Single => "single",
             Mode::Standby => "standby",
+            Mode::Shared => "shared",
         }
     }
 }

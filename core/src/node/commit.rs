@@ -88,7 +88,7 @@ impl<M: Mutants> Node<M> {
         }
         self.committing = true;
         self.progress.tries(self.now.mono);
-        let append = Append { fence, groups };
+        let append = Append::under(fence, groups);
         self.send(Connection::Store, Transaction::Append(append), Purpose::Append(flights));
     }
 

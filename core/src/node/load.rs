@@ -73,7 +73,7 @@ impl<M: Mutants> Node<M> {
         // Hot ones are in memory; (1, "") is past them and before every other.
         let past_hot = (Wake::At(ClusterMs(1)), ExecutionId::new(""));
         let after = self.due.after.take().unwrap_or(past_hot);
-        let read = ReadDue { until: Wake::At(now), after: Some(after), limit: DUE_PAGE };
+        let read = ReadDue { until: Wake::At(now), after: Some(after), owner: None, limit: DUE_PAGE };
         self.send(Connection::Store, Transaction::Due(read), Purpose::Due);
     }
 

@@ -137,6 +137,7 @@ impl<M: Mutants> Node<M> {
             started_ms: *self.membership.started.get_or_insert(started),
             beats: self.membership.beats,
             heartbeat_ms: self.cluster_now(),
+            dead: false,
         }
     }
 

@@ -77,7 +77,7 @@ impl<M: Mutants> Node<M> {
         match reading {
             Reading::Whole => self.send(Connection::Store, Transaction::Recover, Purpose::Recover),
             Reading::Hot(after) => {
-                let read = ReadDue { until: Wake::Hot, after, limit: RECOVERY_PAGE };
+                let read = ReadDue { until: Wake::Hot, after, owner: None, limit: RECOVERY_PAGE };
                 self.send(Connection::Store, Transaction::Due(read), Purpose::RecoverHot);
             }
         }

@@ -27,7 +27,38 @@ pub struct Fence {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Append {
     pub fence: Fence,
+    /// In shared mode the incarnation that has to own every tree that is written to (protocols, 16 and 17); it owns what it
+    /// begins. None where whoever holds the fence writes all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Incarnation>,
     pub groups: Vec<Group>,
+}
+
+impl Append {
+    /// Of whoever holds this fence.
+    pub fn under(fence: Fence, groups: Vec<Group>) -> Append {
+        Append { fence, owner: None, groups }
+    }
+
+    /// In whose name it is written.
+    pub fn writer(&self) -> Writer {
+        Writer { fence: self.fence, owner: self.owner }
+    }
+}
+
+/// In whose name something is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Writer {
+    pub fence: Fence,
+    /// See [`Append::owner`].
+    pub owner: Option<Incarnation>,
+}
+
+impl Writer {
+    /// The incarnation that owner rows name as the one that made them.
+    pub fn incarnation(self) -> Incarnation {
+        self.owner.unwrap_or(self.fence.incarnation)
+    }
 }
 
 /// Things that must happen together or not at all.
@@ -254,6 +285,8 @@ pub enum Appended {
 pub enum Rejection {
     /// The writer is not the one that may write.
     Fenced { held: Term, current: Term },
+    /// The execution's tree is another server's: what is in memory of it is worth nothing.
+    OtherOwner { execution: ExecutionId },
     /// The execution has another owner epoch.
     OtherEpoch { execution: ExecutionId, held: Epoch, current: Epoch },
     /// The history goes on from another number: load the execution again.
@@ -278,6 +311,16 @@ pub struct MemberFacts {
     /// The group id beside the event that has the number of the member's first event (in its run); none without such
     /// an event, or where the member has no events.
     pub first_event_by: Option<GroupId>,
+    /// Where the writer has to own the tree, and the member is not its root: the root's owner row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<TreeOwner>,
+}
+
+/// Who owns a tree, as the owner row of its root says (protocols, 17).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeOwner {
+    pub epoch: Epoch,
+    pub incarnation: Incarnation,
 }
 
 /// A row of `orbit_owners`: there is one for each running execution.
@@ -286,6 +329,8 @@ pub struct OwnerRow {
     pub root: ExecutionId,
     pub run: Run,
     pub epoch: Epoch,
+    /// Of whoever made the row or, in shared mode, owns the tree.
+    pub incarnation: Incarnation,
     pub last: Seq,
     /// The group that moved the row last.
     pub group: GroupId,
@@ -306,19 +351,24 @@ pub struct GroupFacts {
 /// The one meaning of an append: may this group be written?
 ///
 /// `Written` from here means *write it now, or it is there already*; [`already_written`] tells the two apart.
-pub fn judge(fence: Fence, group: &Group, facts: &GroupFacts) -> GroupOutcome {
+pub fn judge(writer: Writer, group: &Group, facts: &GroupFacts) -> GroupOutcome {
     assert_eq!(group.members.len(), facts.members.len(), "facts of every member");
     assert_eq!(group.tasks.len(), facts.tasks.len(), "facts of every task change");
     // Before the fence: what is there is there, whoever asks (protocols, 4).
     if already_written(group, facts) {
         return GroupOutcome::Written;
     }
-    if facts.fence != fence {
-        return GroupOutcome::Rejected(Rejection::Fenced { held: fence.term, current: facts.fence.term });
+    if facts.fence != writer.fence {
+        return GroupOutcome::Rejected(Rejection::Fenced { held: writer.fence.term, current: facts.fence.term });
     }
     for (member, found) in group.members.iter().zip(&facts.members) {
         if let Some(rejection) = judge_member(member, found) {
             return GroupOutcome::Rejected(rejection);
+        }
+        if let Some(owner) = writer.owner
+            && !owns_tree(owner, group, member, found)
+        {
+            return GroupOutcome::Rejected(Rejection::OtherOwner { execution: member.execution.clone() });
         }
     }
     for (change, found) in group.tasks.iter().zip(&facts.tasks) {
@@ -357,6 +407,31 @@ fn judge_member(member: &Member, found: &MemberFacts) -> Option<Rejection> {
             }
         }
     }
+}
+
+/// Whether this incarnation owns the tree that the member belongs to. A new tree is its own, and so is what begins in the
+/// group that begins the tree.
+fn owns_tree(owner: Incarnation, group: &Group, member: &Member, found: &MemberFacts) -> bool {
+    let root = match (&member.expect, &found.owner) {
+        (Expect::New { root, .. }, _) => root,
+        (Expect::After { .. }, Some(row)) => &row.root,
+        (Expect::After { .. }, None) => return false,
+    };
+    let begins = |root: &ExecutionId| {
+        group.members.iter().any(|m| m.execution == *root && matches!(m.expect, Expect::New { .. }))
+    };
+    match (&found.owner, found.root) {
+        _ if begins(root) => true,
+        (Some(row), _) if row.root == member.execution => row.incarnation == owner,
+        (Some(row), Some(tree)) => tree.incarnation == owner && tree.epoch == row.epoch,
+        (None, Some(tree)) => tree.incarnation == owner,
+        (_, None) => false,
+    }
+}
+
+/// The epoch of an owner row that is new: its tree's, as the root's row says, or the first one.
+pub fn first_epoch(root: Option<TreeOwner>) -> Epoch {
+    root.map_or(Epoch(1), |tree| tree.epoch)
 }
 
 mod bytes_as_text {

@@ -357,7 +357,7 @@ mod tests {
     fn a_group_in_doubt_that_is_busy_is_sent_again_under_its_id() {
         let mut calls = Calls::new(deadlines(30));
         let fence = Fence { term: Term(1), incarnation: Incarnation(Uuid::nil()) };
-        let append = Transaction::Append(Append { fence, groups: Vec::new() });
+        let append = Transaction::Append(Append::under(fence, Vec::new()));
         let busy = || Reply::Done(Verdict::Append(vec![GroupOutcome::Busy]));
         let first = call_of(&calls.send(at(0), Connection::Store, append.clone(), ()));
         assert!(matches!(calls.reply(at(1), first, Reply::Unknown, &NoMutants), Progress::Again { .. }));

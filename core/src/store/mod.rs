@@ -18,6 +18,7 @@ pub mod lease;
 pub mod mode;
 pub mod origin;
 pub mod outcome;
+pub mod ownership;
 mod sending;
 pub mod sqlstate;
 pub mod statement;

@@ -45,7 +45,8 @@ impl Sending {
         let groups = &self.append.groups[part.clone()];
         match way {
             Way::Write => {
-                let append = Append { fence: self.append.fence, groups: groups.to_vec() };
+                let Append { fence, owner, .. } = self.append;
+                let append = Append { fence, owner, groups: groups.to_vec() };
                 Ask::Send(vec![append.into()], Frame::Auto)
             }
             Way::Look => Ask::Send(vec![LockFence.into(), look_for(groups).into()], Frame::Whole),
@@ -101,7 +102,7 @@ impl Sending {
             let outcome = if current == self.append.fence && !is_there {
                 GroupOutcome::Busy
             } else {
-                judge(self.append.fence, group, &facts)
+                judge(self.append.writer(), group, &facts)
             };
             self.outcomes.push(outcome);
         }
@@ -141,7 +142,7 @@ mod tests {
     }
 
     fn sending(groups: u128) -> Sending {
-        Sending::new(Append { fence: MINE, groups: (1..=groups).map(group).collect() })
+        Sending::new(Append::under(MINE, (1..=groups).map(group).collect()))
     }
 
     /// The groups that are sent next.
@@ -210,7 +211,7 @@ mod tests {
         assert_eq!(sending.tell(Ok(vec![Rows::Append(Appended::FenceMoved)])), None);
         let Ask::Send(statements, Frame::Whole) = sending.ask() else { panic!("a transaction of its own") };
         assert_eq!(statements.iter().map(|s| s.name()).collect::<Vec<_>>(), ["LockFence", "LookForGroups"]);
-        let absent = MemberFacts { owner: None, known: false, first_event_by: None };
+        let absent = MemberFacts { owner: None, known: false, first_event_by: None, root: None };
         let there = MemberFacts { first_event_by: Some(group(1).id), known: true, ..absent.clone() };
         let rows = vec![Rows::LockFence(THEIRS), Rows::LookForGroups(vec![there, absent])];
         let fenced = GroupOutcome::Rejected(Rejection::Fenced { held: MINE.term, current: THEIRS.term });

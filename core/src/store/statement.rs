@@ -15,6 +15,7 @@ use crate::id::{
 use crate::store::append::{Append, Appended, Fence, MemberFacts, OwnerRow, Status, Summary, Wake};
 use crate::store::lease::{LeaseHolder, LeaseRow, LeaseRule};
 use crate::store::origin::Origin;
+use crate::store::ownership::{MarkDead, OwnedTree, ReadOrphans, TakeMembers, TakeTrees, TakenTree};
 use crate::time::{ClusterMs, WallMs};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -127,12 +128,21 @@ statements! {
     ForgetWorkers => u64,
     /// Reads the registry of workers.
     ReadWorkers => Vec<WorkerRow>,
-    /// Writes the row of a server of a cluster; gives the row that is there instead, where another process has the name.
+    /// Writes the row of a server of a cluster; gives the row that is there instead, where another process has the name, or
+    /// this one was marked dead.
     BeatNode => Option<NodeRow>,
     /// Says in the row of a server that it has left.
     LeaveNode => bool,
     /// Reads the servers of the cluster.
     ReadNodes => NodeRows,
+    /// Marks an incarnation dead, for ever.
+    MarkDead => bool,
+    /// Reads which trees are owned by nobody who lives.
+    ReadOrphans => Vec<OwnedTree>,
+    /// Makes trees another's: their roots' owner rows.
+    TakeTrees => Vec<TakenTree>,
+    /// Makes the rest of trees whose roots were taken the same owner's.
+    TakeMembers => u64,
 }
 
 /// See [`Statement::TakeLock`].
@@ -446,6 +456,9 @@ pub struct ReadDue {
     /// [`Wake::Hot`] asks for the hot ones alone, [`Wake::At`] for hot and due ones. Never [`Wake::Never`].
     pub until: Wake,
     pub after: Option<(Wake, ExecutionId)>,
+    /// In shared mode: of this owner alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Incarnation>,
     pub limit: u32,
 }
 
@@ -590,8 +603,8 @@ impl BeatNode {
         let mine = there.incarnation == self.node.incarnation;
         let left = there.heartbeat_ms == ClusterMs(0);
         match mine {
-            true => !left && there.beats < self.node.beats,
-            false => left || self.replaces == Some((there.incarnation, there.beats)),
+            true => !left && !there.dead && there.beats < self.node.beats,
+            false => left || there.dead || self.replaces == Some((there.incarnation, there.beats)),
         }
     }
 }
@@ -623,6 +636,15 @@ pub struct NodeRow {
     pub beats: u64,
     /// When it last did, by the database's clock; 0 once it has left.
     pub heartbeat_ms: ClusterMs,
+    /// Others have found that it is gone, and own what it owned. It beats no more under this incarnation.
+    pub dead: bool,
+}
+
+impl NodeRow {
+    /// Whether this incarnation may own something: it has not left, and nobody has found that it is gone.
+    pub fn is_there(&self) -> bool {
+        !self.dead && self.heartbeat_ms != ClusterMs(0)
+    }
 }
 
 /// See [`Statement::LeaveNode`]: its heartbeat becomes 0, where the row is of this incarnation. Gives whether it was.
@@ -654,4 +676,5 @@ writes! {
     PutDefinition: true, ReadDefinitions: false, ReadHistories: false, ReadDue: false, ReadTotals: false,
     ReadSummary: false, ListSummaries: false, ReadHistory: false, PutWorker: true, SeeWorkers: true,
     ForgetWorkers: true, ReadWorkers: false, BeatNode: true, LeaveNode: true, ReadNodes: false,
+    MarkDead: true, ReadOrphans: false, TakeTrees: true, TakeMembers: true,
 }

@@ -6,12 +6,15 @@ use crate::id::{ClusterId, ContractVersion, Incarnation, TaskName, Term};
 use crate::store::append::{Append, Fence, GroupOutcome};
 use crate::store::lease::{self, ForceVerdict, LeaseCampaign, ReleaseByForce};
 use crate::store::mode::{ModeVerdict, SetMode};
+use crate::store::ownership::{
+    self, Join, JoinVerdict, MarkDead, OwnedTree, Pulse, ReadOrphans, Seen, TakeTrees, TakenTree,
+};
 use crate::store::statement::*;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The version of the tables that this Orbit reads and writes.
-pub const SCHEMA_VERSION: u32 = 4;
+pub const SCHEMA_VERSION: u32 = 5;
 
 /// A transaction, as data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -74,6 +77,16 @@ pub enum Transaction {
     Leave(LeaveNode),
     /// Reads the servers of the cluster.
     Nodes,
+    /// A server of shared mode takes part from now on.
+    Join(Box<Join>),
+    /// A server of shared mode says that it lives, and sees who else does.
+    Pulse(Box<Pulse>),
+    /// Records that a server is no more.
+    MarkDead(MarkDead),
+    /// Reads which trees are owned by nobody who lives.
+    Orphans(ReadOrphans),
+    /// Makes trees another server's.
+    Take(TakeTrees),
 }
 
 /// Who wants to become the writer.
@@ -140,6 +153,13 @@ pub enum Verdict {
     /// Whether the row was this process's.
     Leave(bool),
     Nodes(NodeRows),
+    Join(JoinVerdict),
+    Pulse(Seen),
+    /// Whether it is marked.
+    MarkDead(bool),
+    Orphans(Vec<OwnedTree>),
+    /// Those that are the taker's, by root.
+    Take(Vec<TakenTree>),
 }
 
 /// What a campaign gave.
@@ -215,6 +235,11 @@ impl Transaction {
             Transaction::Beat(_) => "beat",
             Transaction::Leave(_) => "leave",
             Transaction::Nodes => "nodes",
+            Transaction::Join(_) => "join",
+            Transaction::Pulse(_) => "pulse",
+            Transaction::MarkDead(_) => "mark_dead",
+            Transaction::Orphans(_) => "orphans",
+            Transaction::Take(_) => "take",
         }
     }
 
@@ -245,6 +270,10 @@ impl Transaction {
                 | Transaction::KeepWorkers(_)
                 | Transaction::Beat(_)
                 | Transaction::Leave(_)
+                | Transaction::Join(_)
+                | Transaction::Pulse(_)
+                | Transaction::MarkDead(_)
+                | Transaction::Take(_)
         )
     }
 
@@ -283,6 +312,11 @@ impl Transaction {
             Transaction::Beat(beat) => Step::Last(vec![(**beat).clone().into()]),
             Transaction::Leave(leave) => Step::Last(vec![leave.clone().into()]),
             Transaction::Nodes => Step::Last(vec![ReadNodes.into()]),
+            Transaction::Join(join) => join.step(seen),
+            Transaction::Pulse(pulse) => pulse.step(),
+            Transaction::MarkDead(mark) => Step::Last(vec![mark.clone().into()]),
+            Transaction::Orphans(read) => Step::Last(vec![read.clone().into()]),
+            Transaction::Take(trees) => ownership::take(trees, seen),
         }
     }
 
@@ -328,6 +362,15 @@ impl Transaction {
             Transaction::Beat(_) => Verdict::Beat(BeatNode::of(last()).clone().map(Box::new)),
             Transaction::Leave(_) => Verdict::Leave(*LeaveNode::of(last())),
             Transaction::Nodes => Verdict::Nodes(ReadNodes::of(last()).clone()),
+            Transaction::Join(join) => join.verdict(seen),
+            Transaction::Pulse(_) => Pulse::verdict(seen),
+            Transaction::MarkDead(_) => Verdict::MarkDead(*MarkDead::of(last())),
+            Transaction::Orphans(_) => Verdict::Orphans(ReadOrphans::of(last()).clone()),
+            Transaction::Take(_) => {
+                let mut taken = TakeTrees::of(&seen[0]).clone();
+                taken.sort();
+                Verdict::Take(taken)
+            }
         }
     }
 }

@@ -24,6 +24,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 2, title: "election by lease", sql: include_str!("migrations/0002_leases.sql") },
     Migration { version: 3, title: "promotions of a replica", sql: include_str!("migrations/0003_timelines.sql") },
     Migration { version: 4, title: "the servers of a cluster", sql: include_str!("migrations/0004_nodes.sql") },
+    Migration { version: 5, title: "owners of executions", sql: include_str!("migrations/0005_owners.sql") },
 ];
 
 /// Made before the first version: which one the tables are of.

@@ -270,7 +270,7 @@ mod tests {
         };
         let append = |seq| {
             let group = Group { id: GroupId(Uuid::nil()), members: vec![member(seq)], tasks: Vec::new() };
-            Transaction::Append(Append { fence, groups: vec![group] })
+            Transaction::Append(Append::under(fence, vec![group]))
         };
         // No column holds such a number, and no node counts so far.
         let failure = failed(session.run(append(u64::MAX)));

@@ -21,6 +21,7 @@ use orbit_core::node::{CallId, Connection};
 use orbit_core::store::lease::ForceVerdict;
 use orbit_core::store::mode::{ModeVerdict, Sign};
 use orbit_core::store::outcome::Reply;
+use orbit_core::store::ownership::JoinVerdict;
 use orbit_core::store::statement::{FenceRow, LeaseSeen, NodeRow, NodeRows, Rows};
 use orbit_core::store::transaction::{CampaignVerdict, Transaction, Verdict};
 use orbit_core::time::ClusterMs;
@@ -106,6 +107,7 @@ pub fn normal_rows(mut rows: Vec<Rows>) -> Vec<Rows> {
             }
             Rows::BeatNode(Some(node)) => unclocked_node(node),
             Rows::RequeueStrays(back) => back.sort(),
+            Rows::TakeTrees(taken) => taken.sort(),
             _ => {}
         }
     }
@@ -115,17 +117,24 @@ pub fn normal_rows(mut rows: Vec<Rows>) -> Vec<Rows> {
 /// On which connection a transaction runs. It decides the thread and not the meaning.
 fn kind_of(transaction: &Transaction) -> Connection {
     match transaction {
-        Transaction::Append(_) | Transaction::Claim(_) | Transaction::Sweep(_) | Transaction::Due(_) => {
-            Connection::Store
-        }
+        Transaction::Append(_)
+        | Transaction::Claim(_)
+        | Transaction::Sweep(_)
+        | Transaction::Due(_)
+        | Transaction::Orphans(_)
+        | Transaction::Take(_) => Connection::Store,
         Transaction::Campaign(_)
         | Transaction::TakeLease(_)
         | Transaction::RenewLease(_)
         | Transaction::FreeLease(_)
         | Transaction::SetMode(_) => Connection::Election,
-        Transaction::Check | Transaction::Release(_) | Transaction::Beat(_) | Transaction::Leave(_) => {
-            Connection::Control
-        }
+        Transaction::Check
+        | Transaction::Release(_)
+        | Transaction::Beat(_)
+        | Transaction::Leave(_)
+        | Transaction::Join(_)
+        | Transaction::Pulse(_)
+        | Transaction::MarkDead(_) => Connection::Control,
         _ => Connection::Requests,
     }
 }
@@ -169,6 +178,22 @@ fn without_clock(reply: Reply<Verdict>) -> Reply<Verdict> {
         Reply::Done(Verdict::Beat(Some(mut node))) => {
             unclocked_node(&mut node);
             Reply::Done(Verdict::Beat(Some(node)))
+        }
+        Reply::Done(Verdict::Join(verdict)) => Reply::Done(Verdict::Join(match verdict {
+            JoinVerdict::Joined { fence, cluster_id, mut before } => {
+                unclocked(&mut before);
+                JoinVerdict::Joined { fence, cluster_id, before }
+            }
+            JoinVerdict::NameHeld(mut node) => {
+                unclocked_node(&mut node);
+                JoinVerdict::NameHeld(node)
+            }
+            other => other,
+        })),
+        Reply::Done(Verdict::Pulse(mut seen)) => {
+            seen.nodes.clock = ClusterMs(0);
+            seen.instead.as_deref_mut().into_iter().chain(&mut seen.nodes.nodes).for_each(unclocked_node);
+            Reply::Done(Verdict::Pulse(seen))
         }
         other => other,
     }
@@ -258,6 +283,20 @@ proptest! {
     }
 
     #[test]
+    fn postgres_answers_as_the_model_does_in_shared_mode(steps in prop::collection::vec(plan::shared(), 1..80)) {
+        let mut postgres = postgres::Postgres::fresh();
+        let likeness = whole(cluster_id(&mut postgres));
+        compare(postgres, Some(likeness), steps)?;
+    }
+
+    #[test]
+    fn the_model_of_postgres_answers_as_the_model_does_in_shared_mode(
+        steps in prop::collection::vec(plan::shared(), 1..80)
+    ) {
+        compare(Modelled(whole(ClusterId(Uuid::from_u128(1)))), None, steps)?;
+    }
+
+    #[test]
     fn the_model_of_postgres_answers_as_the_model_does_and_holds_the_same(
         steps in prop::collection::vec(plan::clustered(), 1..80)
     ) {
@@ -273,8 +312,9 @@ fn random_plans_reach_every_transaction_and_every_outcome_that_they_can() {
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(ProptestConfig::default(), rng);
     let mut seen = std::collections::BTreeSet::new();
-    for _ in 0..150 {
-        let steps = prop::collection::vec(plan::clustered(), 80).new_tree(&mut runner).expect("a plan").current();
+    for round in 0..200 {
+        let step = if round < 150 { plan::clustered().boxed() } else { plan::shared().boxed() };
+        let steps = prop::collection::vec(step, 80).new_tree(&mut runner).expect("a plan").current();
         let mut model = ModelStore::new(ClusterId(Uuid::nil()));
         model.set_clock(CLOCK);
         let mut planned = Planned::default();

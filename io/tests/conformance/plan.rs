@@ -1,17 +1,23 @@
 //! Random transactions. A step is small numbers alone; what they mean depends on what there is when the step is taken,
 //! so that most appends follow the last event, and some do not.
 
+mod append;
+mod kinds;
+mod ownership;
+
+pub use kinds::{KINDS, kinds};
+pub use ownership::{Owned, shared};
+
 use orbit_core::cluster::{Elected, Mode};
 use orbit_core::execution::event::Labels;
 use orbit_core::id::{CallKey, Epoch, ExecutionId, GroupId, Incarnation, NodeId, Run, Seq, TaskId, WorkerId};
 use orbit_core::store::append::*;
 use orbit_core::store::lease::{LeaseCampaign, LeaseRule, ReleaseByForce};
-use orbit_core::store::mode::{ModeVerdict, SetMode};
-use orbit_core::store::outcome::Reply;
+use orbit_core::store::mode::SetMode;
 use orbit_core::store::statement::*;
-use orbit_core::store::transaction::{Campaign, CampaignVerdict, KeepWorkers, SCHEMA_VERSION, Transaction, Verdict};
+use orbit_core::store::transaction::{Campaign, KeepWorkers, SCHEMA_VERSION, Transaction};
 use orbit_core::time::{ClusterMs, WallMs};
-use orbit_sim::store::{Change, Commit, ModelStore};
+use orbit_sim::store::ModelStore;
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -46,6 +52,7 @@ pub enum Step {
     /// Under which name, by whom, for the how manyeth time, and whether in place of whoever is there.
     Beat(u8, u8, u8, bool),
     Leave(u8, u8),
+    Owned(Owned),
     /// The file is closed and opened.
     Reopen,
 }
@@ -209,13 +216,17 @@ pub fn clustered() -> impl Strategy<Value = Step> {
 }
 
 /// What there is before sessions come together: some executions, with a queue of tasks.
-pub fn beginning() -> Step {
+pub fn beginning(about: About) -> Step {
     let group = |execution| {
         let wake = PlannedWake::Hot;
         let member = PlannedMember { execution, mistake: 0, events: 1, wake, status: Some(0), label: 2 };
         PlannedGroup::New { members: vec![member], tasks: vec![(execution, 0), (execution + 1, 0)] }
     };
-    Step::Append(WhichFence::Current, (0..4).map(group).collect())
+    match about {
+        // Two trees, each with a member beside its root.
+        About::Owners => Step::Owned(Owned::Append(1, WhichFence::Current, ownership::two_trees())),
+        _ => Step::Append(WhichFence::Current, (0..4).map(group).collect()),
+    }
 }
 
 /// What servers are about that meet.
@@ -227,12 +238,15 @@ pub enum About {
     Lease,
     /// The operator changes the mode. Nobody says that it lives: how long ago that was is a matter of the clock.
     Mode,
+    /// Each of them owns trees of its own, until another takes them.
+    Owners,
 }
 
 /// A step for one of several sessions at once: mostly those in which they meet.
 pub fn meeting(about: About) -> BoxedStrategy<Step> {
     let elections = match about {
         About::Lock => return prop_oneof![9 => meetings(), 1 => nodes()].boxed(),
+        About::Owners => return ownership::meeting().boxed(),
         About::Lease => prop_oneof![2 => leases(), 1 => nodes()].boxed(),
         About::Mode => prop_oneof![2 => leases(), 2 => (0..3u8).prop_map(Step::SetMode)].boxed(),
     };
@@ -302,6 +316,25 @@ fn incarnation(who: u8) -> Incarnation {
 
 fn node_id(number: u8) -> NodeId {
     format!("node-{number}").as_str().into()
+}
+
+fn node_row(node_id: NodeId, who: u8, beats: u8, model: &ModelStore) -> NodeRow {
+    NodeRow {
+        node_id,
+        incarnation: incarnation(who),
+        addr: (who > 1).then(|| "http://127.0.0.1:1".into()),
+        host: "host".into(),
+        pid: u32::from(who),
+        version: "1".into(),
+        role: "standby".into(),
+        term: model.fence().term,
+        config_digest: "d".into(),
+        clock_offset_ms: -3,
+        started_ms: ClusterMs(7),
+        beats: u64::from(beats),
+        heartbeat_ms: ClusterMs(0),
+        dead: false,
+    }
 }
 
 fn campaign(mode: Mode, who: u8) -> Campaign {
@@ -382,21 +415,7 @@ impl Planned {
                 let node_id = node_id(name);
                 let there = model.nodes().find(|node| node.node_id == node_id).filter(|_| replaces);
                 let replaces = there.map(|node| (node.incarnation, node.beats));
-                let node = NodeRow {
-                    node_id,
-                    incarnation: incarnation(who),
-                    addr: (who > 1).then(|| "http://127.0.0.1:1".into()),
-                    host: "host".into(),
-                    pid: u32::from(who),
-                    version: "1".into(),
-                    role: "standby".into(),
-                    term: model.fence().term,
-                    config_digest: "d".into(),
-                    clock_offset_ms: -3,
-                    started_ms: ClusterMs(7),
-                    beats: u64::from(beats),
-                    heartbeat_ms: ClusterMs(0),
-                };
+                let node = node_row(node_id, who, beats, model);
                 Transaction::Beat(Box::new(BeatNode { node, replaces }))
             }
             Step::Leave(name, who) => {
@@ -405,7 +424,7 @@ impl Planned {
             Step::Check => Transaction::Check,
             Step::Release(which) => Transaction::Release(self.fence(which, model)),
             Step::Append(which, groups) => {
-                Transaction::Append(Append { fence: self.fence(which, model), groups: self.groups(groups, model) })
+                Transaction::Append(Append::under(self.fence(which, model), self.groups(groups, model)))
             }
             Step::Claim(which, again, wants) => self.claim(which, again, wants, model),
             // By their keys, by a token of the last one, or not at all: that is how claims are known.
@@ -436,8 +455,10 @@ impl Planned {
             Step::Due(until, after, limit) => Transaction::Due(ReadDue {
                 until: until.map_or(Wake::Hot, |at| Wake::At(ClusterMs(at))),
                 after: after.map(|(at, id)| (if at == 0 { Wake::Hot } else { Wake::At(ClusterMs(at)) }, execution(id))),
+                owner: None,
                 limit,
             }),
+            Step::Owned(owned) => self.owned(owned, model),
             Step::Summary(which) => Transaction::Summary(ReadSummary { execution: execution(which) }),
             Step::Summaries(filter) => Transaction::Summaries(ListSummaries {
                 filter: SummaryFilter {
@@ -500,236 +521,4 @@ impl Planned {
         self.claims.push(claim.clone());
         Transaction::Claim(claim)
     }
-
-    /// Groups that keep the invariant of an append: no execution and no task row occurs twice.
-    fn groups(&mut self, planned: Vec<PlannedGroup>, model: &ModelStore) -> Vec<Group> {
-        let (mut executions, mut tasks) = (BTreeSet::new(), BTreeSet::new());
-        let mut groups = Vec::new();
-        for plan in planned {
-            let group = match plan {
-                PlannedGroup::New { members, tasks } => self.group(members, tasks, model),
-                PlannedGroup::Again(_) if self.groups.is_empty() => continue,
-                PlannedGroup::Again(which) => self.groups[usize::from(which) % self.groups.len()].clone(),
-            };
-            let members: Vec<_> = group.members.iter().map(|member| member.execution.clone()).collect();
-            let changes: Vec<_> = group.tasks.iter().map(|change| task_of(change).clone()).collect();
-            let free =
-                members.iter().all(|id| !executions.contains(id)) && changes.iter().all(|id| !tasks.contains(id));
-            if free {
-                executions.extend(members);
-                tasks.extend(changes);
-                groups.push(group);
-            }
-        }
-        // A group without events that makes a task row is known again only until its row moves on, which a node waits
-        // for; it is not repeated here.
-        let repeatable = |group: &&Group| {
-            let makes = group.tasks.iter().any(|change| matches!(change, TaskChange::Insert(_)));
-            !makes || group.members.iter().any(|member| !member.events.is_empty())
-        };
-        self.groups.extend(groups.iter().filter(repeatable).cloned());
-        groups
-    }
-
-    fn group(&mut self, members: Vec<PlannedMember>, tasks: Vec<(u8, u8)>, model: &ModelStore) -> Group {
-        let mut group = Group { id: GroupId(self.name()), members: Vec::new(), tasks: Vec::new() };
-        for planned in members {
-            let id = execution(planned.execution);
-            if group.members.iter().all(|member| member.execution != id) {
-                group.members.push(member_of(&planned, id, model));
-            }
-        }
-        let owner = group.members[0].execution.clone();
-        for (which, what) in tasks {
-            let change = self.task(which, what, &owner, model);
-            if group.tasks.iter().all(|other| task_of(other) != task_of(&change)) {
-                group.tasks.push(change);
-            }
-        }
-        group
-    }
-
-    fn task(&mut self, which: u8, what: u8, execution: &ExecutionId, model: &ModelStore) -> TaskChange {
-        if what < 2 || self.tasks.is_empty() {
-            let id = TaskId::from(format!("{}/{}", execution, self.tasks.len()).as_str());
-            self.tasks.push(id.clone());
-            let (task_name, contract_version) = contract(which);
-            return TaskChange::Insert(TaskRow {
-                task: id,
-                execution: execution.clone(),
-                unit: "unit[0]".into(),
-                attempt: u32::from(which),
-                task_name,
-                contract_version,
-                enqueued_ms: ClusterMs(i64::from(which % 3)),
-            });
-        }
-        // Among the newest, of which some are still there.
-        let back = usize::from(which) % self.tasks.len().min(8);
-        let task = self.tasks[self.tasks.len() - 1 - back].clone();
-        let there = model.tasks().find(|entry| entry.row.task == task).map(|entry| entry.state);
-        let expect = there.filter(|_| which != 7).unwrap_or(TaskState::Queued);
-        if what == 2 { TaskChange::Requeue { task, expect } } else { TaskChange::Delete { task, expect } }
-    }
-}
-
-fn task_of(change: &TaskChange) -> &TaskId {
-    match change {
-        TaskChange::Insert(row) => &row.task,
-        TaskChange::Delete { task, .. } | TaskChange::Requeue { task, .. } => task,
-    }
-}
-
-fn member_of(planned: &PlannedMember, id: ExecutionId, model: &ModelStore) -> Member {
-    let owner = model.owners().get(&id);
-    let new = match planned.mistake {
-        11 => owner.is_some(),
-        _ => owner.is_none() && !model.executions().contains_key(&id),
-    };
-    let wrong = |mistake| u64::from(planned.mistake == mistake);
-    let (expect, last) = if new {
-        // A run after the first has its own numbers, so both are written alike.
-        let run = Run(1 + u32::from(planned.mistake == 9));
-        (Expect::New { run, root: id.as_str().split('~').next().expect("a first part").into() }, 0)
-    } else {
-        let (run, last, epoch) = owner.map_or((Run(1), 1, Epoch(1)), |o| (o.run, o.last.0, o.epoch));
-        let last = last + wrong(8);
-        let run = Run(run.0 + u32::from(planned.mistake == 9));
-        (Expect::After { run, last: Seq(last), epoch: Epoch(epoch.0 + wrong(10)) }, last)
-    };
-    let (Expect::New { run, .. } | Expect::After { run, .. }) = &expect;
-    let (run, at_ms) = (*run, ClusterMs(40 + i64::from(planned.label)));
-    let events = (last + 1..=last + u64::from(planned.events))
-        .map(|seq| StoredEvent {
-            run,
-            seq: Seq(seq),
-            at_ms,
-            bytes: format!("\u{1}{{\"seq\":{seq},\"é\":0}}").into_bytes(),
-        })
-        .collect();
-    let summary = planned.status.or(new.then_some(0)).map(|status| Summary {
-        workflow: format!("W{}", planned.execution % 3).as_str().into(),
-        version: "1".into(),
-        status: STATUSES[usize::from(status)],
-        created_at_ms: ClusterMs(i64::from(planned.execution % 4) * 10 + i64::from(planned.label / 5)),
-        updated_at_ms: at_ms,
-        labels: labels(planned.label),
-    });
-    let owner = match planned.wake {
-        PlannedWake::Keep => OwnerChange::Keep,
-        PlannedWake::Hot => OwnerChange::Wake(Wake::Hot),
-        PlannedWake::Never => OwnerChange::Wake(Wake::Never),
-        PlannedWake::At(at) => OwnerChange::Wake(Wake::At(ClusterMs(at))),
-        PlannedWake::End => OwnerChange::End,
-    };
-    Member { execution: id, expect, events, summary, owner }
-}
-
-/// What plans have to come to, between them.
-pub const KINDS: &[&str] = &[
-    "appended",
-    "repeated",
-    "fenced",
-    "other epoch",
-    "other sequence",
-    "ended",
-    "exists",
-    "task moved",
-    "claimed",
-    "claimed again",
-    "requeued",
-    "swept",
-    "fence raised",
-    "holder cleared",
-    "created",
-    "unchanged",
-    "conflict",
-    "deploy fenced",
-    "due",
-    "due later",
-    "list",
-    "history page with more",
-    "loaded",
-    "loaded after its end",
-    "workers",
-    "workers seen",
-    "workers forgotten",
-    "queued contracts",
-    "lease taken",
-    "lease renewed",
-    "lease freed",
-    "lease seized",
-    "lease held",
-    "renewal refused",
-    "mode set",
-    "mode refused",
-    "node beat",
-    "node replaced",
-    "node left",
-    "name held",
-];
-
-/// Which of them a reply is.
-pub fn kinds(reply: &Reply<Verdict>, commit: &Commit) -> Vec<&'static str> {
-    let mut kinds: Vec<_> = commit
-        .changes
-        .iter()
-        .map(|change| match change {
-            Change::Group { repeated: false, .. } => "appended",
-            Change::Group { repeated: true, .. } => "repeated",
-            Change::Claimed { repeated: false, .. } => "claimed",
-            Change::Claimed { repeated: true, .. } => "claimed again",
-            Change::Requeued { .. } => "requeued",
-            Change::Swept { .. } => "swept",
-            Change::FenceRaised { .. } => "fence raised",
-            Change::ModeSet { .. } => "mode set",
-            Change::HolderCleared { .. } => "holder cleared",
-            Change::LeaseTaken { .. } => "lease taken",
-            Change::LeaseRenewed { .. } => "lease renewed",
-            Change::LeaseFreed { .. } => "lease freed",
-            Change::LeaseSeized { .. } => "lease seized",
-            Change::Defined { .. } | Change::WorkerSaved => "saved",
-            Change::WorkersSeen { .. } => "workers seen",
-            Change::WorkersForgotten { .. } => "workers forgotten",
-            Change::NodeBeat { replaced: None, .. } => "node beat",
-            Change::NodeBeat { .. } => "node replaced",
-            Change::NodeLeft { .. } => "node left",
-        })
-        .collect();
-    let Reply::Done(verdict) = reply else { panic!("the model does not fail: {reply:?}") };
-    match verdict {
-        Verdict::Append(outcomes) => kinds.extend(outcomes.iter().filter_map(|outcome| match outcome {
-            GroupOutcome::Rejected(Rejection::Fenced { .. }) => Some("fenced"),
-            GroupOutcome::Rejected(Rejection::OtherEpoch { .. }) => Some("other epoch"),
-            GroupOutcome::Rejected(Rejection::OtherSequence { .. }) => Some("other sequence"),
-            GroupOutcome::Rejected(Rejection::Ended { .. }) => Some("ended"),
-            GroupOutcome::Rejected(Rejection::Exists { .. }) => Some("exists"),
-            GroupOutcome::Rejected(Rejection::TaskMoved { .. }) => Some("task moved"),
-            _ => None,
-        })),
-        Verdict::Deploy(PutResult::Created) => kinds.push("created"),
-        Verdict::Deploy(PutResult::Unchanged) => kinds.push("unchanged"),
-        Verdict::Deploy(PutResult::Conflict(_)) => kinds.push("conflict"),
-        Verdict::Deploy(PutResult::Fenced(_)) => kinds.push("deploy fenced"),
-        Verdict::Due(rows) => {
-            kinds.extend((!rows.due.is_empty()).then_some("due"));
-            kinds.extend(rows.next.is_some().then_some("due later"));
-        }
-        Verdict::Summaries(rows) => kinds.extend((rows.len() > 1).then_some("list")),
-        Verdict::History(page) => kinds.extend(page.more.then_some("history page with more")),
-        Verdict::Load(loaded) => kinds.extend(
-            loaded
-                .iter()
-                .filter(|one| !one.events.is_empty())
-                .map(|one| if one.owner.is_some() { "loaded" } else { "loaded after its end" }),
-        ),
-        Verdict::Campaign(CampaignVerdict::Leased { .. }) => kinds.push("lease held"),
-        Verdict::Renew(false) => kinds.push("renewal refused"),
-        Verdict::SetMode(ModeVerdict::Lives(_)) => kinds.push("mode refused"),
-        Verdict::Beat(Some(_)) => kinds.push("name held"),
-        Verdict::Workers(rows) => kinds.extend((rows.len() > 1).then_some("workers")),
-        Verdict::Recover(recovery) => kinds.extend((recovery.totals.queued.len() > 1).then_some("queued contracts")),
-        _ => {}
-    }
-    kinds
 }

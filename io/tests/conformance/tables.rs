@@ -18,7 +18,7 @@ pub struct Dialect {
 
 /// Of the time of a beat, whether the server has left.
 const NODES: &str = "SELECT node_id, incarnation, addr, host, pid, version, role, term, config_digest, clock_offset_ms,
-    started_ms, beats, sign(heartbeat_ms)::bigint AS heartbeat_ms FROM orbit_nodes ORDER BY node_id";
+    started_ms, beats, sign(heartbeat_ms)::bigint AS heartbeat_ms, dead FROM orbit_nodes ORDER BY node_id";
 
 /// All of them; `rows` gives those of a query, as objects.
 pub fn dump(dialect: &Dialect, mut rows: impl FnMut(&str) -> Value) -> Value {
@@ -31,7 +31,7 @@ pub fn dump(dialect: &Dialect, mut rows: impl FnMut(&str) -> Value) -> Value {
         )),
         "orbit_leases": rows(leases),
         "orbit_owners": rows(
-            "SELECT execution_id, root_id, run, epoch, last_seq, group_id, next_wake_ms FROM orbit_owners
+            "SELECT execution_id, root_id, run, epoch, incarnation, last_seq, group_id, next_wake_ms FROM orbit_owners
              ORDER BY execution_id",
         ),
         "workflow_executions": rows(&format!(

@@ -30,7 +30,7 @@ fn a_commit_that_did_not_wait_for_its_replica_is_unknown_until_a_repetition_has(
         operator.execute(all, &[]).unwrap();
     };
     strict(&mut operator, "on");
-    let create = Transaction::Append(Append { fence, groups: vec![group(1, vec![start("a", 1)])] });
+    let create = Transaction::Append(Append::under(fence, vec![group(1, vec![start("a", 1)])]));
     // Cancelled, PostgreSQL answers the commit with a warning; terminated, with the end of the session.
     for how in ["pg_cancel_backend", "pg_terminate_backend"] {
         // The first sending may go to the session that was ended.

@@ -15,6 +15,7 @@ mod line;
 mod nodes;
 mod others;
 mod outdated;
+mod ownership;
 mod pooler;
 #[path = "../store/reads.rs"]
 mod reads;

@@ -29,6 +29,7 @@ fn row(name: &str, who: u128, beats: u64) -> NodeRow {
         started_ms: ClusterMs(1_700_000_000_000),
         beats,
         heartbeat_ms: ClusterMs(0),
+        dead: false,
     }
 }
 

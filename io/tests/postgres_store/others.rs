@@ -40,7 +40,7 @@ fn outcomes(reply: Reply<Verdict>) -> Vec<GroupOutcome> {
 }
 
 fn send_append(store: &mut Running, fence: Fence, groups: Vec<Group>) {
-    store.send(Connection::Store, Transaction::Append(Append { fence, groups }));
+    store.send(Connection::Store, Transaction::Append(Append::under(fence, groups)));
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn an_append_waits_for_a_lock_no_longer_than_it_may_and_has_certainly_not_happen
     let mut other = other(&store);
     let mut raise = other.transaction().unwrap();
     raise.execute("UPDATE orbit_cluster SET term = term + 1", &[]).unwrap();
-    let append = Append { fence, groups: vec![group(1, vec![start("a", 1)])] };
+    let append = Append::under(fence, vec![group(1, vec![start("a", 1)])]);
     let reply = store.reply(Connection::Store, Transaction::Append(append));
     let Reply::Failed(failure) = reply else { panic!("{reply:?}") };
     assert_eq!(failure.kind, FailureKind::Retry, "{failure:?}");

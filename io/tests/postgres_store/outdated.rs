@@ -32,11 +32,11 @@ fn everything(fence: Fence, n: u128) -> Vec<(Connection, Transaction)> {
     };
     let list = ListSummaries { filter: SummaryFilter::default(), before: None, limit: 10 };
     vec![
-        (Connection::Store, Transaction::Append(Append { fence, groups: vec![create] })),
+        (Connection::Store, Transaction::Append(Append::under(fence, vec![create]))),
         (Connection::Store, Transaction::Claim(ClaimTasks { key, fence, wants: vec![want(&["pay"], &[n])] })),
         (Connection::Store, Transaction::Recover),
         (Connection::Store, Transaction::Load(ReadHistories { executions: vec![id.as_str().into()] })),
-        (Connection::Store, Transaction::Due(ReadDue { until: Wake::Hot, after: None, limit: 10 })),
+        (Connection::Store, Transaction::Due(ReadDue { until: Wake::Hot, after: None, owner: None, limit: 10 })),
         (Connection::Control, Transaction::Check),
         (Connection::Election, Transaction::Hold),
         (Connection::Requests, Transaction::Deploy(Box::new(PutDefinition { key, fence, definition }))),

@@ -41,7 +41,7 @@ fn terminate(store: &Running, role: &str) {
 }
 
 fn append(fence: Fence, groups: Vec<Group>) -> Transaction {
-    Transaction::Append(Append { fence, groups })
+    Transaction::Append(Append::under(fence, groups))
 }
 
 /// Sends it until it is settled, as the node does.

@@ -83,7 +83,7 @@ fn writes(fence: Fence) -> Vec<Write> {
     let append = |name, group: Group| Write {
         name,
         connection: Connection::Store,
-        transaction: Transaction::Append(Append { fence, groups: vec![group] }),
+        transaction: Transaction::Append(Append::under(fence, vec![group])),
         refused: Verdict::Append(vec![fenced()]),
     };
     let with = |mut group: Group, change| {
@@ -260,7 +260,7 @@ fn sockets_that_died_silently_are_replaced_and_new_ones_are_fine() {
         Action::Pass
     });
     let sent: Vec<_> = (0..4).map(|_| place.store.send(Connection::Requests, Transaction::Workers)).collect();
-    let write = Append { fence: place.fence, groups: vec![group(2, vec![start("b", 1)])] };
+    let write = Append::under(place.fence, vec![group(2, vec![start("b", 1)])]);
     let hung = place.store.send(Connection::Store, Transaction::Append(write));
     until("a call of each kind is sent to nobody", || hanging.lock().unwrap().len() == 2);
     // As the node does when no answer comes in time. Those that were answered are not affected.
@@ -278,7 +278,7 @@ fn sockets_that_died_silently_are_replaced_and_new_ones_are_fine() {
             fresh = place.store.send(Connection::Requests, Transaction::Workers);
         }
     }
-    let grow = Append { fence: place.fence, groups: vec![group(3, vec![go_on("a", 1, 1)])] };
+    let grow = Append::under(place.fence, vec![group(3, vec![go_on("a", 1, 1)])]);
     let sent = place.store.send(Connection::Store, Transaction::Append(grow));
     let reply = std::iter::repeat_with(|| place.store.next_reply()).find(|(call, _)| *call == sent).unwrap().1;
     assert_eq!(reply, Reply::Done(Verdict::Append(vec![GroupOutcome::Written])));

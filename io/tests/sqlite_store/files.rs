@@ -278,7 +278,7 @@ fn an_append_whose_commit_fails_is_unknown_until_it_is_sent_again() {
         let fence = store.campaign(1);
         store.written(fence, vec![group(1, vec![start("a", 1)])]);
         for n in 1.. {
-            match store.reply(Connection::Store, Transaction::Append(Append { fence, groups: vec![big(n)] })) {
+            match store.reply(Connection::Store, Transaction::Append(Append::under(fence, vec![big(n)]))) {
                 Reply::Done(verdict) => assert_eq!(verdict, Verdict::Append(vec![GroupOutcome::Written])),
                 Reply::Unknown => {
                     say(&format!("unknown {n}"));

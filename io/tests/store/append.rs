@@ -18,8 +18,15 @@ fn a_written_group_is_there_after_the_store_was_closed_and_opened() {
     let loaded = store.load("a");
     let expected: Vec<_> = events(1, 5).into_iter().map(|event| event.bytes).collect();
     assert_eq!(loaded.events, expected);
-    let owner =
-        OwnerRow { root: "a".into(), run: Run(1), epoch: Epoch(1), last: Seq(5), group: group_id(3), wake: Wake::Hot };
+    let owner = OwnerRow {
+        root: "a".into(),
+        run: Run(1),
+        epoch: Epoch(1),
+        incarnation: fence.incarnation,
+        last: Seq(5),
+        group: group_id(3),
+        wake: Wake::Hot,
+    };
     assert_eq!(loaded.owner, Some(owner));
 }
 
@@ -216,7 +223,7 @@ fn appends_run_in_the_order_sent() {
     let sent: Vec<_> = (0..50)
         .map(|n| {
             let groups = vec![group(100 + u128::from(n), vec![go_on("a", n + 1, 1)])];
-            store.send(Connection::Store, Transaction::Append(Append { fence, groups }))
+            store.send(Connection::Store, Transaction::Append(Append::under(fence, groups)))
         })
         .collect();
     for expected in sent {

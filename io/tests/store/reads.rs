@@ -159,7 +159,7 @@ fn executions_that_want_to_be_loaded_come_by_wake_and_id_and_the_next_one_is_nam
         wakes.iter().zip(1..).map(|((id, wake), n)| group(n, vec![start_with(id, 1, summary(Status::Running), *wake)]));
     store.written(fence, groups.collect());
     let mut due = |until, after: Option<(Wake, &str)>, limit| {
-        let read = ReadDue { until, after: after.map(|(wake, id)| (wake, execution_id(id))), limit };
+        let read = ReadDue { until, after: after.map(|(wake, id)| (wake, execution_id(id))), owner: None, limit };
         match store.done(Connection::Store, Transaction::Due(read)) {
             Verdict::Due(rows) => {
                 let ids: Vec<_> = rows.due.iter().map(|(_, id)| id.to_string()).collect();

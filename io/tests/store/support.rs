@@ -92,7 +92,7 @@ impl Running {
     }
 
     pub fn append(&mut self, fence: Fence, groups: Vec<Group>) -> Vec<GroupOutcome> {
-        match self.done(Connection::Store, Transaction::Append(Append { fence, groups })) {
+        match self.done(Connection::Store, Transaction::Append(Append::under(fence, groups))) {
             Verdict::Append(outcomes) => outcomes,
             other => panic!("{other:?}"),
         }

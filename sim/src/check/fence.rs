@@ -103,6 +103,9 @@ impl FenceCheck {
                 | Change::WorkersSeen { .. }
                 | Change::WorkersForgotten { .. }
                 | Change::NodeBeat { .. }
+                | Change::MarkedDead { .. }
+                | Change::TreeTaken { .. }
+                | Change::MembersTaken { .. }
                 | Change::NodeLeft { .. } => {}
             }
         }

@@ -32,7 +32,7 @@ impl HoldCheck {
         for change in &committed.commit.changes {
             match change {
                 Change::FenceRaised { .. } if histories.held().next().is_some() => marks.hit(Mark::HeldOverTakeover),
-                Change::Group { fence, group, repeated: false } => {
+                Change::Group { fence, group, repeated: false, .. } => {
                     for member in &group.members {
                         let decoded = member.events.iter().map(|event| Recorded::decode(&event.bytes));
                         let events: Result<Vec<Recorded>, _> = decoded.collect();

@@ -1,31 +1,30 @@
 //! The append on the model: gather the facts, ask the one judgement, write the group.
 
 use super::commit::{Change, Commit};
+use super::ownership;
 use super::tables::{EventRow, ExecutionRow, Tables, TaskEntry};
-use orbit_core::id::{Epoch, Seq};
+use orbit_core::id::{ExecutionId, Seq};
 use orbit_core::store::append::{
     Append, Appended, Expect, Group, GroupFacts, GroupOutcome, Member, MemberFacts, OwnerChange, OwnerRow, TaskChange,
-    TaskState, Wake, already_written, judge,
+    TaskState, Wake, Writer, already_written, first_epoch, judge,
 };
 use orbit_core::store::statement::{LookForGroups, MemberKey};
 
-/// The epoch of an owner row that is new.
-const FIRST_EPOCH: Epoch = Epoch(1);
-
 pub fn append(tables: &mut Tables, append: Append, commit: &mut Commit) -> Appended {
     assert_batch(&append);
+    let writer = append.writer();
     let outcomes = append
         .groups
         .into_iter()
         .map(|group| {
-            let facts = facts(tables, &group);
-            let outcome = judge(append.fence, &group, &facts);
+            let facts = facts(tables, &group, writer);
+            let outcome = judge(writer, &group, &facts);
             if outcome == GroupOutcome::Written {
                 let repeated = already_written(&group, &facts);
                 if !repeated {
-                    write(tables, &group);
+                    write(tables, &group, writer);
                 }
-                commit.changes.push(Change::Group { fence: append.fence, group, repeated });
+                commit.changes.push(Change::Group { fence: append.fence, owner: append.owner, group, repeated });
             }
             outcome
         })
@@ -62,12 +61,21 @@ pub fn look_for(tables: &Tables, look: &LookForGroups) -> Vec<MemberFacts> {
             owner: tables.owners.get(&member.execution).cloned(),
             known: tables.executions.contains_key(&member.execution),
             first_event_by: history.iter().find(|e| Some(e.seq) == member.first).map(|e| e.group),
+            root: None,
         }
     };
     look.members.iter().map(facts).collect()
 }
 
-fn facts(tables: &Tables, group: &Group) -> GroupFacts {
+/// The root of the tree that the member belongs to; none where its row is not there.
+pub(crate) fn root_of(member: &Member, row: Option<&OwnerRow>) -> Option<ExecutionId> {
+    match &member.expect {
+        Expect::New { root, .. } => Some(root.clone()),
+        Expect::After { .. } => row.map(|row| row.root.clone()),
+    }
+}
+
+fn facts(tables: &Tables, group: &Group, writer: Writer) -> GroupFacts {
     let members = group
         .members
         .iter()
@@ -80,6 +88,10 @@ fn facts(tables: &Tables, group: &Group) -> GroupFacts {
                 };
                 let history = tables.run_history(&member.execution, run);
                 history.iter().find(|e| e.seq == event.seq).map(|e| e.group)
+            }),
+            root: writer.owner.and_then(|_| {
+                let root = root_of(member, tables.owners.get(&member.execution))?;
+                (root != member.execution).then(|| ownership::tree(tables, &root)).flatten()
             }),
         })
         .collect();
@@ -96,9 +108,9 @@ fn facts(tables: &Tables, group: &Group) -> GroupFacts {
     GroupFacts { fence: tables.cluster.fence, members, tasks }
 }
 
-fn write(tables: &mut Tables, group: &Group) {
+fn write(tables: &mut Tables, group: &Group, writer: Writer) {
     for member in &group.members {
-        write_member(tables, group, member);
+        write_member(tables, group, member, writer);
     }
     for change in &group.tasks {
         match change {
@@ -134,14 +146,16 @@ pub(crate) fn assert_in_order(member: &Member) {
     }
 }
 
-fn write_member(tables: &mut Tables, group: &Group, member: &Member) {
+fn write_member(tables: &mut Tables, group: &Group, member: &Member, writer: Writer) {
     let id = &member.execution;
     let (run, last) = member.end();
     assert_in_order(member);
     if let Expect::New { root, .. } = &member.expect {
         let summary = member.summary.clone().expect("a new execution has a summary");
         tables.executions.insert(id.clone(), ExecutionRow { root: root.clone(), run, summary });
-        let owner = OwnerRow { root: root.clone(), run, epoch: FIRST_EPOCH, last, group: group.id, wake: Wake::Hot };
+        let epoch = first_epoch(writer.owner.and_then(|_| ownership::tree(tables, root)));
+        let incarnation = writer.incarnation();
+        let owner = OwnerRow { root: root.clone(), run, epoch, incarnation, last, group: group.id, wake: Wake::Hot };
         tables.owners.insert(id.clone(), owner);
     } else if let Some(summary) = &member.summary {
         let row = tables.executions.get_mut(id).expect("a running execution has a summary");

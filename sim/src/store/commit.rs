@@ -1,8 +1,9 @@
 //! What a committed transaction changed: what the checks are fed.
 
-use orbit_core::id::{CallKey, Incarnation, NodeId};
-use orbit_core::store::append::{Fence, Group};
+use orbit_core::id::{CallKey, ExecutionId, Incarnation, NodeId};
+use orbit_core::store::append::{Fence, Group, TreeOwner};
 use orbit_core::store::lease::{LeaseHolder, LeaseRow};
+use orbit_core::store::ownership::TakeReason;
 use orbit_core::store::statement::{ClaimedTask, DefinitionRow};
 use orbit_core::time::ClusterMs;
 use serde::Serialize;
@@ -32,8 +33,15 @@ pub enum Change {
     LeaseSeized { before: LeaseRow },
     /// The writer gave up its place.
     HolderCleared { fence: Fence },
-    /// A group of an append; `repeated` where an earlier sending had written it already, so that nothing changed now.
-    Group { fence: Fence, group: Group, repeated: bool },
+    /// A group of an append, by an owner of trees in shared mode; `repeated` where an earlier sending had written it already,
+    /// so that nothing changed now.
+    Group {
+        fence: Fence,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        owner: Option<Incarnation>,
+        group: Group,
+        repeated: bool,
+    },
     /// Tasks were claimed; `repeated` as above.
     Claimed { fence: Fence, key: CallKey, tasks: Vec<ClaimedTask>, repeated: bool },
     /// Claims of other incarnations went back to the queue.
@@ -50,6 +58,12 @@ pub enum Change {
     WorkersForgotten { workers: u64 },
     /// A server of a cluster said that it lives; `replaced` where another process had its name, and had not left.
     NodeBeat { node: NodeId, incarnation: Incarnation, replaced: Option<Incarnation> },
+    /// A server was found to be gone.
+    MarkedDead { node: NodeId, incarnation: Incarnation },
+    /// A tree became another server's.
+    TreeTaken { root: ExecutionId, before: TreeOwner, after: TreeOwner, reason: TakeReason },
+    /// So many members of such trees followed.
+    MembersTaken { by: Incarnation, members: u64 },
     /// A server of a cluster left it.
     NodeLeft { node: NodeId, incarnation: Incarnation },
 }

@@ -12,6 +12,7 @@
 pub(crate) mod append;
 pub mod commit;
 pub(crate) mod lease;
+pub(crate) mod ownership;
 mod read;
 pub(crate) mod tables;
 pub(crate) mod write;
@@ -215,6 +216,7 @@ fn read_statement(tables: &Tables, clock: ClusterMs, statement: &Statement) -> O
         Statement::ReadHistory(s) => Rows::ReadHistory(read::history(tables, s)),
         Statement::LookForGroups(s) => Rows::LookForGroups(append::look_for(tables, s)),
         Statement::ReadWorkers(_) => Rows::ReadWorkers(tables.workers.values().cloned().collect()),
+        Statement::ReadOrphans(s) => Rows::ReadOrphans(ownership::orphans(tables, s)),
         Statement::ReadNodes(_) => Rows::ReadNodes(NodeRows { nodes: tables.nodes.values().cloned().collect(), clock }),
         _ => return None,
     })
@@ -246,6 +248,9 @@ fn run_statement(tables: &mut Tables, clock: ClusterMs, statement: Statement, co
         Statement::ForgetWorkers(s) => Rows::ForgetWorkers(write::forget_workers(tables, &s, commit)),
         Statement::BeatNode(s) => Rows::BeatNode(write::beat_node(tables, s, clock, commit)),
         Statement::LeaveNode(s) => Rows::LeaveNode(write::leave_node(tables, &s, commit)),
+        Statement::MarkDead(s) => Rows::MarkDead(ownership::mark_dead(tables, &s, commit)),
+        Statement::TakeTrees(s) => Rows::TakeTrees(ownership::take(tables, &s, commit)),
+        Statement::TakeMembers(s) => Rows::TakeMembers(ownership::take_members(tables, &s, commit)),
         other => unreachable!("{} is no statement on the tables that changes something", other.name()),
     }
 }

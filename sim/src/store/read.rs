@@ -48,8 +48,9 @@ pub fn histories(tables: &Tables, statement: &ReadHistories) -> Vec<LoadedExecut
 pub fn due(tables: &Tables, statement: &ReadDue) -> DueRows {
     let column = |wake: Wake| wake.to_column();
     let until = column(statement.until).expect("nobody asks for what never wakes");
+    let owned = tables.owners.iter().filter(|(_, row)| statement.owner.is_none_or(|owner| row.incarnation == owner));
     let mut waking: Vec<(i64, &ExecutionId)> =
-        tables.owners.iter().filter_map(|(id, owner)| Some((column(owner.wake)?, id))).collect();
+        owned.filter_map(|(id, owner)| Some((column(owner.wake)?, id))).collect();
     waking.sort();
     let next = waking.iter().find(|(wake, _)| *wake > until).map(|(wake, _)| ClusterMs(*wake));
     let after = statement.after.as_ref().map(|(wake, id)| (column(*wake).expect("a row of an earlier page"), id));

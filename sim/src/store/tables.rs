@@ -125,7 +125,7 @@ impl Tables {
             .iter()
             .map(|(id, o)| {
                 json!({
-                    "execution_id": id, "root_id": o.root, "run": o.run, "epoch": o.epoch, "last_seq": o.last,
+                    "execution_id": id, "root_id": o.root, "run": o.run, "epoch": o.epoch, "incarnation": o.incarnation, "last_seq": o.last,
                     "group_id": o.group, "next_wake_ms": o.wake.to_column(),
                 })
             })

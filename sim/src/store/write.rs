@@ -219,7 +219,7 @@ pub fn to_forget<'r>(statement: &ForgetWorkers, rows: impl Iterator<Item = &'r W
 pub fn beat_node(tables: &mut Tables, beat: BeatNode, clock: ClusterMs, commit: &mut Commit) -> Option<NodeRow> {
     let there = tables.nodes.get(&beat.node.node_id);
     if let Some(there) = there.filter(|there| !beat.may_replace(there)) {
-        return Some(there.clone()).filter(|there| there.incarnation != beat.node.incarnation);
+        return Some(there.clone()).filter(|there| there.incarnation != beat.node.incarnation || there.dead);
     }
     commit.changes.push(beaten(&beat, there));
     tables.nodes.insert(beat.node.node_id.clone(), NodeRow { heartbeat_ms: clock, ..beat.node });

@@ -5,12 +5,14 @@
 //! group.
 
 use crate::postgres::statement::column::{self, get};
+use crate::postgres::statement::owned::owned;
 use crate::postgres::statement::{Link, Trouble, fence};
 use ::postgres::Row;
-use orbit_core::id::{Epoch, GroupId, Run, Seq};
+use ::postgres::types::ToSql;
+use orbit_core::id::{Epoch, GroupId, Incarnation, Run, Seq};
 use orbit_core::store::append::{
     Append, Appended, Expect, Fence, Group, GroupFacts, GroupOutcome, Member, MemberFacts, OwnerChange, OwnerRow,
-    Summary, TaskChange, TaskRow, TaskState, Wake, already_written, judge,
+    Summary, TaskChange, TaskRow, TaskState, TreeOwner, Wake, Writer, already_written, judge,
 };
 use orbit_core::store::statement::LookForGroups;
 use uuid::Uuid;
@@ -29,7 +31,9 @@ use uuid::Uuid;
 ///   `= ANY (ARRAY (…))`. Other shapes ran four times slower with plans that were made while the tables were small.
 ///
 /// Rows come back as `kind, i, text, a, b, c, uuid, d`: see [`Facts::take`].
-const WRITE: &str = "
+///
+/// [`owned`] makes of it what a server of shared mode sends.
+pub(super) const WRITE: &str = "
 WITH w AS MATERIALIZED (SELECT (m - 1)::int AS m, g, gid, id COLLATE \"C\" AS id, fresh, run, last, epoch, root, first,
         newlast, change, wake, newrun
     FROM unnest($3::int[], $4::uuid[], $5::text[], $6::bool[], $7::bigint[], $8::bigint[], $9::bigint[], $10::text[],
@@ -154,6 +158,8 @@ WITH w AS MATERIALIZED (SELECT (m - 1)::int AS m, id, run, first
 SELECT 1 AS kind, w.m AS i, o.root_id AS text, o.run AS a, o.epoch AS b, o.last_seq AS c, o.group_id AS uuid,
         o.next_wake_ms AS d
     FROM w CROSS JOIN LATERAL (SELECT * FROM orbit_owners x WHERE x.execution_id = w.id) o
+UNION ALL SELECT 11, w.m, NULL, NULL, NULL, NULL, o.incarnation, NULL
+    FROM w CROSS JOIN LATERAL (SELECT incarnation FROM orbit_owners x WHERE x.execution_id = w.id) o
 UNION ALL SELECT 3, w.m, NULL, NULL, NULL, NULL, NULL, NULL
     FROM w CROSS JOIN LATERAL (SELECT 1 FROM workflow_executions x WHERE x.execution_id = w.id) e
 UNION ALL SELECT 4, w.m, NULL, NULL, NULL, NULL, e.group_id, NULL
@@ -161,15 +167,15 @@ UNION ALL SELECT 4, w.m, NULL, NULL, NULL, NULL, e.group_id, NULL
         (SELECT group_id FROM execution_events x WHERE x.execution_id = w.id AND x.run = w.run AND x.seq = w.first) e";
 
 /// Records the groups that may be written; one outcome each.
-pub fn append(link: &mut Link, Append { fence: writer, groups }: &Append) -> Result<Appended, Trouble> {
-    let writer = *writer;
+pub fn append(link: &mut Link, append: &Append) -> Result<Appended, Trouble> {
+    let (writer, groups) = (append.writer(), &append.groups);
     let batch = Batch::of(groups);
     let rows = batch.write(link, writer)?;
     let facts = Facts::of(&rows, &batch)?;
     let Some(current) = facts.fence else {
         return Err(Trouble::Damaged("the row of orbit_cluster is missing".into()));
     };
-    if current != writer {
+    if current != writer.fence {
         return Ok(Appended::FenceMoved);
     }
     let mut found = facts.members.into_iter().zip(facts.held);
@@ -200,7 +206,7 @@ pub fn look_for(link: &mut Link, LookForGroups { members }: &LookForGroups) -> R
     let id: Vec<&str> = members.iter().map(|member| member.execution.as_str()).collect();
     let run: Vec<i64> = members.iter().map(|member| i64::from(member.run.0)).collect();
     let first: Vec<Option<i64>> = members.iter().map(|member| member.first.map(|seq| column::int(seq.0))).collect();
-    let absent = MemberFacts { owner: None, known: false, first_event_by: None };
+    let absent = MemberFacts { owner: None, known: false, first_event_by: None, root: None };
     let mut facts = Facts {
         fence: None,
         members: vec![absent; members.len()],
@@ -218,7 +224,7 @@ pub fn look_for(link: &mut Link, LookForGroups { members }: &LookForGroups) -> R
 struct Facts {
     fence: Option<Fence>,
     members: Vec<MemberFacts>,
-    /// Members whose row another transaction holds.
+    /// Members whose row another transaction holds, or whose tree's.
     held: Vec<bool>,
     tasks: Vec<Option<TaskState>>,
     task_held: Vec<bool>,
@@ -229,7 +235,7 @@ struct Facts {
 impl Facts {
     fn of(rows: &[Row], batch: &Batch<'_>) -> Result<Facts, Trouble> {
         // Only a new execution asks whether it is known; one with an owner row is.
-        let member = |fresh: &bool| MemberFacts { owner: None, known: !fresh, first_event_by: None };
+        let member = |fresh: &bool| MemberFacts { owner: None, known: !fresh, first_event_by: None, root: None };
         let mut facts = Facts {
             fence: None,
             members: batch.fresh.iter().map(member).collect(),
@@ -252,17 +258,28 @@ impl Facts {
                     root: column::text(row, 2)?,
                     run: Run(column::number(row, 3)?),
                     epoch: Epoch(column::number(row, 4)?),
+                    // Where it matters, a row of kind 11 follows.
+                    incarnation: Incarnation(Uuid::nil()),
                     last: Seq(column::number(row, 5)?),
                     group: GroupId(column::uuid(row, 6)?),
                     wake: Wake::from_column(get(row, 7)?),
                 });
             }
-            2 | 8 => self.held[index] = true,
+            2 | 8 | 10 => self.held[index] = true,
             3 => self.members[index].known = true,
             4 => self.members[index].first_event_by = Some(GroupId(column::uuid(row, 6)?)),
             5 => self.tasks[index] = Some(column::task_state(row, 6)?),
             6 => self.task_held[index] = true,
             7 => self.written[index] = true,
+            9 => {
+                let (epoch, incarnation) = (Epoch(column::number(row, 4)?), Incarnation(column::uuid(row, 6)?));
+                self.members[index].root = Some(TreeOwner { epoch, incarnation });
+            }
+            11 => {
+                let row_of = self.members[index].owner.as_mut();
+                let owner = row_of.ok_or_else(|| Trouble::Damaged("an owner of no row".into()))?;
+                owner.incarnation = Incarnation(column::uuid(row, 6)?);
+            }
             kind => return Err(Trouble::Damaged(format!("an append gives no rows of kind {kind}"))),
         }
         Ok(())
@@ -415,64 +432,71 @@ impl<'a> Batch<'a> {
         self.task_token.push(column::token_of(expect));
     }
 
-    fn write(&self, link: &mut Link, writer: Fence) -> Result<Vec<Row>, Trouble> {
+    fn write(&self, link: &mut Link, Writer { fence, owner }: Writer) -> Result<Vec<Row>, Trouble> {
+        let owner = owner.map(|owner| owner.0);
+        let (term, incarnation) = (column::int(fence.term.0), fence.incarnation.0);
+        let mut values = self.values(&term, &incarnation);
+        let Some(owner) = &owner else { return link.query(WRITE, &values) };
+        values.push(owner);
+        link.query(owned(), &values)
+    }
+
+    /// In the order of their numbers in [`WRITE`].
+    fn values<'v>(&'v self, term: &'v i64, incarnation: &'v Uuid) -> Vec<&'v (dyn ToSql + Sync)> {
         let Batch { summaries: s, labels: l, events: e, new_tasks: n, .. } = self;
-        link.query(
-            WRITE,
-            &[
-                &column::int(writer.term.0),
-                &writer.incarnation.0,
-                &self.g,
-                &self.gid,
-                &self.id,
-                &self.fresh,
-                &self.run,
-                &self.last,
-                &self.epoch,
-                &self.root,
-                &self.first,
-                &self.new_last,
-                &self.change,
-                &self.wake,
-                &self.task_g,
-                &self.task,
-                &self.task_gone,
-                &self.task_token,
-                &s.g,
-                &s.id,
-                &s.fresh,
-                &s.root,
-                &s.run,
-                &s.workflow,
-                &s.version,
-                &s.status,
-                &s.created,
-                &s.updated,
-                &s.labels,
-                &l.g,
-                &l.id,
-                &l.fresh,
-                &l.key,
-                &l.value,
-                &l.created,
-                &e.g,
-                &e.id,
-                &e.run,
-                &e.seq,
-                &e.gid,
-                &e.at,
-                &e.payload,
-                &n.g,
-                &n.id,
-                &n.execution,
-                &n.unit,
-                &n.attempt,
-                &n.name,
-                &n.version,
-                &n.at,
-                &self.new_run,
-            ],
-        )
+        vec![
+            term,
+            incarnation,
+            &self.g,
+            &self.gid,
+            &self.id,
+            &self.fresh,
+            &self.run,
+            &self.last,
+            &self.epoch,
+            &self.root,
+            &self.first,
+            &self.new_last,
+            &self.change,
+            &self.wake,
+            &self.task_g,
+            &self.task,
+            &self.task_gone,
+            &self.task_token,
+            &s.g,
+            &s.id,
+            &s.fresh,
+            &s.root,
+            &s.run,
+            &s.workflow,
+            &s.version,
+            &s.status,
+            &s.created,
+            &s.updated,
+            &s.labels,
+            &l.g,
+            &l.id,
+            &l.fresh,
+            &l.key,
+            &l.value,
+            &l.created,
+            &e.g,
+            &e.id,
+            &e.run,
+            &e.seq,
+            &e.gid,
+            &e.at,
+            &e.payload,
+            &n.g,
+            &n.id,
+            &n.execution,
+            &n.unit,
+            &n.attempt,
+            &n.name,
+            &n.version,
+            &n.at,
+            &self.new_run,
+        ]
     }
 }
 

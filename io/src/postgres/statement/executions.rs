@@ -3,7 +3,7 @@
 use crate::postgres::statement::column::{self, get};
 use crate::postgres::statement::{Link, Trouble};
 use ::postgres::Row;
-use orbit_core::id::{Epoch, GroupId, Run, Seq};
+use orbit_core::id::{Epoch, GroupId, Incarnation, Run, Seq};
 use orbit_core::store::append::{OwnerRow, Wake};
 use orbit_core::store::statement::{
     DueRows, HistoryPage, LoadedExecution, LoadedTask, ReadDue, ReadHistories, ReadHistory, Totals,
@@ -17,13 +17,13 @@ own AS MATERIALIZED (SELECT a.i, o.* FROM asked a CROSS JOIN LATERAL
     (SELECT * FROM orbit_owners x WHERE x.execution_id = a.id) o),
 current AS MATERIALIZED (SELECT a.i, a.id, coalesce((SELECT run FROM own WHERE own.i = a.i),
     (SELECT run FROM workflow_executions x WHERE x.execution_id = a.id)) AS run FROM asked a)
-SELECT i, 0 AS kind, run AS n, root_id AS text, epoch, last_seq, next_wake_ms, group_id AS uuid, NULL::bytea AS payload
-    FROM own
+SELECT i, 0 AS kind, run AS n, root_id AS text, epoch, last_seq, next_wake_ms, group_id AS uuid, NULL::bytea AS payload,
+        incarnation FROM own
 UNION ALL
-SELECT c.i, 1, e.seq, NULL, NULL, NULL, NULL, NULL, e.payload FROM current c CROSS JOIN LATERAL
+SELECT c.i, 1, e.seq, NULL, NULL, NULL, NULL, NULL, e.payload, NULL FROM current c CROSS JOIN LATERAL
     (SELECT seq, payload FROM execution_events x WHERE x.execution_id = c.id AND x.run = c.run) e
 UNION ALL
-SELECT a.i, 2, 0, t.task_id, t.repeat::int, NULL, NULL, t.token, NULL FROM asked a CROSS JOIN LATERAL
+SELECT a.i, 2, 0, t.task_id, t.repeat::int, NULL, NULL, t.token, NULL, NULL FROM asked a CROSS JOIN LATERAL
     (SELECT task_id, token, repeat FROM orbit_tasks x WHERE x.execution_id = a.id) t
 ORDER BY 1, 2, 3, 4";
 
@@ -59,6 +59,7 @@ fn owner(row: &Row) -> Result<OwnerRow, Trouble> {
         root: column::text(row, 3)?,
         run: Run(column::number(row, 2)?),
         epoch: Epoch(column::number(row, 4)?),
+        incarnation: Incarnation(column::uuid(row, 9)?),
         last: Seq(column::number(row, 5)?),
         group: GroupId(column::uuid(row, 7)?),
         wake: Wake::from_column(get(row, 6)?),
@@ -104,6 +105,11 @@ const DUE: &str = "SELECT next_wake_ms, execution_id FROM orbit_owners
     WHERE next_wake_ms <= $1 AND (next_wake_ms, execution_id) > ($2, $3)
     ORDER BY next_wake_ms, execution_id LIMIT $4";
 const NEXT_DUE: &str = "SELECT min(next_wake_ms) FROM orbit_owners WHERE next_wake_ms > $1";
+/// The same, of one owner.
+const DUE_OF: &str = "SELECT next_wake_ms, execution_id FROM orbit_owners
+    WHERE next_wake_ms <= $1 AND (next_wake_ms, execution_id) > ($2, $3) AND incarnation = $5
+    ORDER BY next_wake_ms, execution_id LIMIT $4";
+const NEXT_DUE_OF: &str = "SELECT min(next_wake_ms) FROM orbit_owners WHERE next_wake_ms > $1 AND incarnation = $2";
 
 /// Executions that want to be loaded, by (wake, id).
 pub fn due(link: &mut Link, read: &ReadDue) -> Result<DueRows, Trouble> {
@@ -113,12 +119,19 @@ pub fn due(link: &mut Link, read: &ReadDue) -> Result<DueRows, Trouble> {
         None => (Some(i64::MIN), ""),
     };
     // Second, so that what comes to be due in between is in one of the two.
-    let rows = link.query(DUE, &[&until, &after_wake, &after_id, &i64::from(read.limit)])?;
+    let (limit, owner) = (i64::from(read.limit), read.owner.map(|owner| owner.0));
+    let rows = match &owner {
+        None => link.query(DUE, &[&until, &after_wake, &after_id, &limit])?,
+        Some(owner) => link.query(DUE_OF, &[&until, &after_wake, &after_id, &limit, owner])?,
+    };
     let due = rows
         .iter()
         .map(|row| Ok((Wake::from_column(get(row, 0)?), column::text(row, 1)?)))
         .collect::<Result<Vec<_>, Trouble>>()?;
-    let next = link.query_opt(NEXT_DUE, &[&until])?;
+    let next = match &owner {
+        None => link.query_opt(NEXT_DUE, &[&until])?,
+        Some(owner) => link.query_opt(NEXT_DUE_OF, &[&until, owner])?,
+    };
     let next: Option<i64> = next.map_or(Ok(None), |row| get(&row, 0))?;
     Ok(DueRows { due, next: next.map(ClusterMs) })
 }

@@ -8,6 +8,8 @@ mod executions;
 pub(super) mod fence;
 pub(super) mod lease;
 pub(super) mod nodes;
+mod owned;
+mod ownership;
 mod summaries;
 mod workers;
 
@@ -151,5 +153,9 @@ pub fn run(link: &mut Link, statement: &Statement) -> Result<Rows, Trouble> {
         Statement::BeatNode(s) => Rows::BeatNode(nodes::beat(link, s)?),
         Statement::LeaveNode(s) => Rows::LeaveNode(nodes::leave(link, s)?),
         Statement::ReadNodes(_) => Rows::ReadNodes(nodes::read(link)?),
+        Statement::MarkDead(s) => Rows::MarkDead(nodes::mark_dead(link, s)?),
+        Statement::ReadOrphans(s) => Rows::ReadOrphans(ownership::orphans(link, s)?),
+        Statement::TakeTrees(s) => Rows::TakeTrees(ownership::take(link, s)?),
+        Statement::TakeMembers(s) => Rows::TakeMembers(ownership::take_members(link, s)?),
     })
 }

@@ -4,11 +4,12 @@ use crate::postgres::statement::column::{self, get};
 use crate::postgres::statement::{Link, Trouble};
 use ::postgres::Row;
 use orbit_core::id::{Incarnation, Term};
+use orbit_core::store::ownership::MarkDead;
 use orbit_core::store::statement::{BeatNode, LeaveNode, NodeRow, NodeRows};
 use orbit_core::time::ClusterMs;
 
 const COLUMNS: &str = "node_id, incarnation, addr, host, pid, version, role, term, config_digest, clock_offset_ms,
-    started_ms, beats, heartbeat_ms";
+    started_ms, beats, heartbeat_ms, dead";
 /// The database's clock, in milliseconds.
 const CLOCK: &str = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
@@ -20,15 +21,17 @@ pub fn beat(link: &mut Link, BeatNode { node, replaces }: &BeatNode) -> Result<O
         "WITH lazy AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)),
          written AS (INSERT INTO orbit_nodes AS there ({COLUMNS})
             SELECT $1::text, $2::uuid, $3::text, $4::text, $5::bigint, $6::text, $7::text, $8::bigint, $9::text,
-                $10::bigint, $11::bigint, $12::bigint, {CLOCK} FROM lazy
+                $10::bigint, $11::bigint, $12::bigint, {CLOCK}, $15::bool FROM lazy
             ON CONFLICT (node_id) DO UPDATE
             SET incarnation = excluded.incarnation, addr = excluded.addr, host = excluded.host, pid = excluded.pid,
                 version = excluded.version, role = excluded.role, term = excluded.term,
                 config_digest = excluded.config_digest, clock_offset_ms = excluded.clock_offset_ms,
-                started_ms = excluded.started_ms, beats = excluded.beats, heartbeat_ms = {CLOCK}
+                started_ms = excluded.started_ms, beats = excluded.beats, heartbeat_ms = {CLOCK},
+                dead = excluded.dead
             WHERE CASE WHEN there.incarnation = excluded.incarnation
-                THEN there.heartbeat_ms <> 0 AND there.beats < excluded.beats
-                ELSE there.heartbeat_ms = 0 OR (there.incarnation = $13::uuid AND there.beats = $14::bigint) IS TRUE END
+                THEN there.heartbeat_ms <> 0 AND NOT there.dead AND there.beats < excluded.beats
+                ELSE there.heartbeat_ms = 0 OR there.dead
+                    OR (there.incarnation = $13::uuid AND there.beats = $14::bigint) IS TRUE END
             RETURNING node_id)
          SELECT (SELECT count(*) FROM written) > 0, seen.* FROM (SELECT 1) AS one
          LEFT JOIN (SELECT {COLUMNS} FROM orbit_nodes WHERE node_id = $1) AS seen ON true"
@@ -50,6 +53,7 @@ pub fn beat(link: &mut Link, BeatNode { node, replaces }: &BeatNode) -> Result<O
             &column::int(node.beats),
             &of,
             &beats,
+            &node.dead,
         ],
     )?;
     let row = row.ok_or(Trouble::Again)?;
@@ -57,7 +61,9 @@ pub fn beat(link: &mut Link, BeatNode { node, replaces }: &BeatNode) -> Result<O
     match (get(&row, 0)?, get::<Option<&str>>(&row, 1)?) {
         (true, _) => Ok(None),
         (false, None) => Err(Trouble::Again),
-        (false, Some(_)) => Ok(Some(from_row(&row, 1)?).filter(|there| there.incarnation != node.incarnation)),
+        (false, Some(_)) => {
+            Ok(Some(from_row(&row, 1)?).filter(|there| there.incarnation != node.incarnation || there.dead))
+        }
     }
 }
 
@@ -68,6 +74,18 @@ pub fn leave(link: &mut Link, LeaveNode { node_id, incarnation }: &LeaveNode) ->
         &[&node_id.as_str(), &incarnation.0],
     )?;
     Ok(!rows.is_empty())
+}
+
+/// An incarnation is no more. Where nothing is written, what is given is what was there as the statement began.
+pub fn mark_dead(link: &mut Link, MarkDead { node_id, incarnation, beats }: &MarkDead) -> Result<bool, Trouble> {
+    let row = link.query_opt(
+        "WITH marked AS (UPDATE orbit_nodes SET dead = true
+            WHERE node_id = $1 AND incarnation = $2 AND beats = $3 AND NOT dead AND heartbeat_ms <> 0 RETURNING node_id)
+         SELECT EXISTS (SELECT 1 FROM marked)
+            OR EXISTS (SELECT 1 FROM orbit_nodes WHERE node_id = $1 AND incarnation = $2 AND dead)",
+        &[&node_id.as_str(), &incarnation.0, &column::int(*beats)],
+    )?;
+    row.map_or(Err(Trouble::Again), |row| get(&row, 0))
 }
 
 /// All of them, by name.
@@ -103,5 +121,6 @@ fn from_row(row: &Row, first: usize) -> Result<NodeRow, Trouble> {
         started_ms: ClusterMs(get(row, first + 10)?),
         beats: column::number(row, first + 11)?,
         heartbeat_ms: ClusterMs(get(row, first + 12)?),
+        dead: get(row, first + 13)?,
     })
 }

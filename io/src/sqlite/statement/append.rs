@@ -2,10 +2,10 @@
 
 use crate::sqlite::statement::{clock, column, executions, fence};
 use orbit_core::execution::event::Labels;
-use orbit_core::id::{Epoch, ExecutionId, GroupId, Run, Seq};
+use orbit_core::id::{ExecutionId, GroupId, Run, Seq};
 use orbit_core::store::append::{
     Append, Appended, Expect, Fence, Group, GroupFacts, GroupOutcome, Member, MemberFacts, OwnerChange, OwnerRow,
-    Summary, TaskChange, TaskState, Wake, already_written, judge,
+    Summary, TaskChange, TaskState, Wake, Writer, already_written, first_epoch, judge,
 };
 use orbit_core::store::statement::{LookForGroups, MemberKey};
 use rusqlite::{Connection, OptionalExtension, Result, named_params, params};
@@ -13,8 +13,10 @@ use rusqlite::{Connection, OptionalExtension, Result, named_params, params};
 /// Records the groups that may be written; one outcome each. It has the write lock, so what it reads is what there is,
 /// whoever's the fence.
 pub fn append(connection: &Connection, append: &Append) -> Result<Appended> {
+    let writer = append.writer();
+    assert_eq!(writer.owner, None, "one process has the file, and owns all that is in it");
     let current = fence::current(connection)?;
-    let outcomes = append.groups.iter().map(|group| one(connection, append.fence, current, group));
+    let outcomes = append.groups.iter().map(|group| one(connection, writer, current, group));
     Ok(Appended::Judged(outcomes.collect::<Result<_>>()?))
 }
 
@@ -27,12 +29,12 @@ pub fn look_for(connection: &Connection, look: &LookForGroups) -> Result<Vec<Mem
             Some(first) => executions::written_by(connection, &member.execution, member.run, first)?,
             None => None,
         };
-        Ok(MemberFacts { owner, known, first_event_by })
+        Ok(MemberFacts { owner, known, first_event_by, root: None })
     };
     look.members.iter().map(facts).collect()
 }
 
-fn one(connection: &Connection, writer: Fence, current: Fence, group: &Group) -> Result<GroupOutcome> {
+fn one(connection: &Connection, writer: Writer, current: Fence, group: &Group) -> Result<GroupOutcome> {
     let facts = GroupFacts {
         fence: current,
         members: group.members.iter().map(|member| member_facts(connection, member)).collect::<Result<_>>()?,
@@ -69,7 +71,7 @@ fn member_facts(connection: &Connection, member: &Member) -> Result<MemberFacts>
         Some(first) if !nothing_there => executions::written_by(connection, &member.execution, run, first.seq)?,
         _ => None,
     };
-    Ok(MemberFacts { owner, known, first_event_by })
+    Ok(MemberFacts { owner, known, first_event_by, root: None })
 }
 
 fn task_facts(connection: &Connection, change: &TaskChange) -> Result<Option<TaskState>> {
@@ -83,7 +85,7 @@ fn task_facts(connection: &Connection, change: &TaskChange) -> Result<Option<Tas
 
 fn write_member(
     connection: &Connection,
-    writer: Fence,
+    writer: Writer,
     group: GroupId,
     member: &Member,
     found: &MemberFacts,
@@ -121,14 +123,15 @@ fn write_member(
                 OwnerChange::Keep => Wake::Hot,
                 OwnerChange::End => return Ok(()),
             };
-            let row = OwnerRow { root: root.clone(), run, epoch: Epoch(1), last, group, wake };
-            insert_owner(connection, writer, execution, &row)
+            let (epoch, incarnation) = (first_epoch(found.root), writer.incarnation());
+            let row = OwnerRow { root: root.clone(), run, epoch, incarnation, last, group, wake };
+            insert_owner(connection, execution, &row)
         }
         Expect::After { .. } => move_owner(connection, execution, run, last, group, *owner),
     }
 }
 
-fn insert_owner(connection: &Connection, writer: Fence, execution: &ExecutionId, row: &OwnerRow) -> Result<()> {
+fn insert_owner(connection: &Connection, execution: &ExecutionId, row: &OwnerRow) -> Result<()> {
     let mut insert = connection.prepare_cached(
         "INSERT INTO orbit_owners
              (execution_id, root_id, node_id, incarnation, epoch, run, last_seq, group_id, next_wake_ms, since_ms)
@@ -138,7 +141,7 @@ fn insert_owner(connection: &Connection, writer: Fence, execution: &ExecutionId,
     insert.execute(named_params! {
         ":execution": execution.as_str(),
         ":root": row.root.as_str(),
-        ":incarnation": writer.incarnation.0.as_bytes(),
+        ":incarnation": row.incarnation.0.as_bytes(),
         ":epoch": column::int(row.epoch.0),
         ":run": row.run.0,
         ":last": column::int(row.last.0),

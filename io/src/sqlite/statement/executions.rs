@@ -1,7 +1,7 @@
 //! Executions as their owner and their readers see them: owner rows, events, tasks.
 
 use crate::sqlite::statement::column;
-use orbit_core::id::{Epoch, ExecutionId, GroupId, Run, Seq};
+use orbit_core::id::{Epoch, ExecutionId, GroupId, Incarnation, Run, Seq};
 use orbit_core::store::append::{OwnerRow, TaskState, Wake};
 use orbit_core::store::statement::{
     DueRows, HistoryPage, LoadedExecution, LoadedTask, ReadDue, ReadHistories, ReadHistory, Totals,
@@ -14,7 +14,7 @@ use uuid::Uuid;
 /// The owner row of a running execution.
 pub fn owner(connection: &Connection, execution: &ExecutionId) -> Result<Option<OwnerRow>> {
     let mut statement = connection.prepare_cached(
-        "SELECT root_id, run, epoch, last_seq, group_id, next_wake_ms FROM orbit_owners WHERE execution_id = ?",
+        "SELECT root_id, run, epoch, last_seq, group_id, next_wake_ms, incarnation FROM orbit_owners WHERE execution_id = ?",
     )?;
     statement
         .query_row([execution.as_str()], |row| {
@@ -22,6 +22,7 @@ pub fn owner(connection: &Connection, execution: &ExecutionId) -> Result<Option<
                 root: column::text(row, 0)?,
                 run: Run(column::number(row, 1)?),
                 epoch: Epoch(column::number(row, 2)?),
+                incarnation: Incarnation(column::uuid(row, 6)?),
                 last: Seq(column::number(row, 3)?),
                 group: GroupId(column::uuid(row, 4)?),
                 wake: Wake::from_column(row.get(5)?),
@@ -112,6 +113,7 @@ const NEXT_DUE: &str = "SELECT min(next_wake_ms) FROM orbit_owners WHERE next_wa
 
 /// Executions that want to be loaded, by (wake, id).
 pub fn due(connection: &Connection, read: &ReadDue) -> Result<DueRows> {
+    assert_eq!(read.owner, None, "one process has the file, and owns all that is in it");
     let mut rows = connection.prepare_cached(DUE)?;
     let until = read.until.to_column();
     let (after_wake, after_id) = match &read.after {

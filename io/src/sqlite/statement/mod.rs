@@ -35,6 +35,10 @@ pub fn run(connection: &Connection, statement: &Statement) -> rusqlite::Result<R
             let message = "SQLite has one server, and no lease that another could take";
             return Err(rusqlite::Error::ToSqlConversionFailure(message.into()));
         }
+        Statement::MarkDead(_) | Statement::ReadOrphans(_) | Statement::TakeTrees(_) | Statement::TakeMembers(_) => {
+            let message = "SQLite has one server, which owns all executions: shared mode needs PostgreSQL";
+            return Err(rusqlite::Error::ToSqlConversionFailure(message.into()));
+        }
         Statement::RequeueClaims(s) => Rows::RequeueClaims(claim::requeue(connection, s)?),
         Statement::RequeueStrays(s) => Rows::RequeueStrays(claim::requeue_strays(connection, s)?),
         Statement::ClaimTasks(s) => Rows::ClaimTasks(claim::claim(connection, s)?),

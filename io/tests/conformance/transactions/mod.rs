@@ -106,10 +106,11 @@ impl<'a, 'b> Run<'a, 'b> {
         let mut dice = Dice::new(seed, Stream::Plan);
         let nodes = dice.between([2, 4]) as u32;
         let hasty = dice.chance(Ratio::new(1, 6)).then(|| dice.between([1, u64::from(nodes)]) as u32);
-        let about = [About::Lock, About::Lease, About::Mode][usize::try_from(seed % 3).expect("small")];
+        let about = [About::Lock, About::Lease, About::Mode, About::Owners][usize::try_from(seed % 4).expect("small")];
         let (mode, election) = match about {
             About::Lock | About::Mode => (Mode::Single, Elected::Lock),
             About::Lease => (Mode::Standby, Elected::Lease),
+            About::Owners => (Mode::Shared, Elected::Lock),
         };
         real.begin_again(nodes, hasty, WRITER, (mode, election));
         let mut bytes = [0; 32];
@@ -119,7 +120,7 @@ impl<'a, 'b> Run<'a, 'b> {
         let count = dice.between([6, 14]);
         let meeting = plan::meeting(about);
         let steps = (0..count).map(|_| meeting.new_tree(&mut runner).expect("a step").current());
-        let steps = steps.chain([plan::beginning()]).collect();
+        let steps = steps.chain([plan::beginning(about)]).collect();
         let models = vec![Model::new(real.cluster_id(), WRITER, (mode, election), hasty)];
         let log = vec![format!("{nodes} nodes, about the {about:?}, hasty: {hasty:?}")];
         let (planned, stands, hits) = (Planned::default(), BTreeMap::new(), Hits::default());

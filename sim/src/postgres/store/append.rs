@@ -7,12 +7,13 @@ use crate::postgres::error::{Code, Stop};
 use crate::postgres::lock::RowId;
 use crate::postgres::table::Strength;
 use crate::store::Change;
-use crate::store::append::assert_in_order;
+use crate::store::append::{assert_in_order, root_of};
+use crate::store::ownership::tree_of as owned;
 use crate::store::tables::{EventRow, ExecutionRow, TaskEntry};
-use orbit_core::id::{Epoch, ExecutionId, Run, TaskId};
+use orbit_core::id::{ExecutionId, Run, TaskId};
 use orbit_core::store::append::{
     Append, Appended, Expect, Fence, Group, GroupFacts, GroupOutcome, Member, MemberFacts, OwnerChange, OwnerRow,
-    TaskChange, TaskState, Wake, already_written, judge,
+    TaskChange, TaskState, Wake, already_written, first_epoch, judge,
 };
 use orbit_core::store::statement::LookForGroups;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +28,8 @@ pub struct Work {
     current: Option<Fence>,
     /// What the snapshot saw and what could be locked, in the order of the keys.
     owners: BTreeMap<ExecutionId, Seen<OwnerRow>>,
+    /// Roots of trees that have to be the writer's, of members that are not their own.
+    roots: BTreeMap<ExecutionId, Seen<OwnerRow>>,
     tasks: BTreeMap<TaskId, Seen<TaskEntry>>,
     /// What the snapshot saw, unlocked.
     known: BTreeSet<ExecutionId>,
@@ -63,6 +66,7 @@ impl Work {
             stage: Stage::Fence,
             current: None,
             owners: BTreeMap::new(),
+            roots: BTreeMap::new(),
             tasks: BTreeMap::new(),
             known: BTreeSet::new(),
             first_events: BTreeMap::new(),
@@ -160,29 +164,44 @@ fn lock_all(append: &Append, work: &mut Work, cx: &mut Cx<'_>) -> Result<(), Sto
     let ids: BTreeSet<&ExecutionId> = append.groups.iter().flat_map(|g| &g.members).map(|m| &m.execution).collect();
     for id in ids.into_iter().filter(|id| !work.owners.contains_key(*id)).collect::<Vec<_>>() {
         if let Some(found) = cx.get(&Key::Owner(id.clone())) {
-            let locked = try_lock(&found, cx)?.map(|row| row.owner().clone());
+            let locked = try_lock(&found, Strength::Update, cx)?.map(|row| row.owner().clone());
             work.owners.insert(id.clone(), Seen { row: found.row, locked });
+        }
+    }
+    let roots: BTreeSet<ExecutionId> =
+        append.groups.iter().flat_map(|g| &g.members).filter_map(|m| tree_of(append, m, work)).collect();
+    for root in roots.into_iter().filter(|root| !work.roots.contains_key(root)).collect::<Vec<_>>() {
+        if let Some(found) = cx.get(&Key::Owner(root.clone())) {
+            let locked = try_lock(&found, Strength::Share, cx)?.map(|row| row.owner().clone());
+            work.roots.insert(root, Seen { row: found.row, locked });
         }
     }
     let tasks: BTreeSet<&TaskId> = append.groups.iter().flat_map(|g| &g.tasks).filter_map(task_of).collect();
     for task in tasks.into_iter().filter(|task| !work.tasks.contains_key(*task)).collect::<Vec<_>>() {
         if let Some(found) = cx.get(&Key::Task(task.clone())) {
-            let locked = try_lock(&found, cx)?.map(|row| row.task().clone());
+            let locked = try_lock(&found, Strength::Update, cx)?.map(|row| row.task().clone());
             work.tasks.insert(task.clone(), Seen { row: found.row, locked });
         }
     }
     Ok(())
 }
 
-fn try_lock(found: &FoundRow, cx: &mut Cx<'_>) -> Result<Option<Row>, Stop> {
-    Ok(match cx.lock(found, Strength::Update, Policy::Skip)? {
+/// The root of the tree that a member belongs to, where that has to be the writer's and is not the member itself.
+fn tree_of(append: &Append, member: &Member, work: &Work) -> Option<ExecutionId> {
+    append.owner?;
+    let row = work.owners.get(&member.execution).and_then(|seen| seen.locked.as_ref());
+    root_of(member, row).filter(|root| *root != member.execution)
+}
+
+fn try_lock(found: &FoundRow, strength: Strength, cx: &mut Cx<'_>) -> Result<Option<Row>, Stop> {
+    Ok(match cx.lock(found, strength, Policy::Skip)? {
         Locked::Same => Some(found.value.clone()),
         Locked::Newer(row) => Some(row),
         Locked::Gone | Locked::Skipped => None,
     })
 }
 
-fn facts(group: &Group, work: &Work) -> GroupFacts {
+fn facts(append: &Append, group: &Group, work: &Work) -> GroupFacts {
     let members = group
         .members
         .iter()
@@ -191,7 +210,8 @@ fn facts(group: &Group, work: &Work) -> GroupFacts {
             let owner = work.owners.get(id).and_then(|seen| seen.locked.clone());
             // Only a new execution asks whether it is known; one with an owner row is.
             let known = work.known.contains(id) || matches!(member.expect, Expect::After { .. });
-            MemberFacts { owner, known, first_event_by: work.first_events.get(id).copied() }
+            let root = tree_of(append, member, work).and_then(|root| work.roots.get(&root)?.locked.as_ref().map(owned));
+            MemberFacts { owner, known, first_event_by: work.first_events.get(id).copied(), root }
         })
         .collect();
     let state = |task| work.tasks.get(task).and_then(|seen: &Seen<TaskEntry>| Some(seen.locked.as_ref()?.state));
@@ -201,11 +221,15 @@ fn facts(group: &Group, work: &Work) -> GroupFacts {
 
 fn judge_all(append: &Append, work: &mut Work) {
     for (index, group) in append.groups.iter().enumerate() {
-        let facts = facts(group, work);
+        let facts = facts(append, group, work);
+        let root_held = |m: &Member| {
+            tree_of(append, m, work).is_some_and(|root| work.roots.get(&root).is_some_and(|seen| seen.locked.is_none()))
+        };
         let held = group.members.iter().any(|m| work.owners.get(&m.execution).is_some_and(|s| s.locked.is_none()))
+            || group.members.iter().any(root_held)
             || group.tasks.iter().filter_map(task_of).any(|t| work.tasks.get(t).is_some_and(|s| s.locked.is_none()));
         let repeated = already_written(group, &facts);
-        let outcome = if repeated || !held { judge(append.fence, group, &facts) } else { GroupOutcome::Busy };
+        let outcome = if repeated || !held { judge(append.writer(), group, &facts) } else { GroupOutcome::Busy };
         if outcome == GroupOutcome::Written && !repeated {
             let fresh = group.members.iter().filter(|m| matches!(m.expect, Expect::New { .. }));
             work.fresh.extend(fresh.map(|m| (m.execution.clone(), index)));
@@ -221,7 +245,7 @@ fn judge_all(append: &Append, work: &mut Work) {
 pub fn look_for(look: &LookForGroups, blind: bool, cx: &mut Cx<'_>) -> Vec<MemberFacts> {
     let mut facts = Vec::new();
     if blind {
-        let nothing = MemberFacts { owner: None, known: false, first_event_by: None };
+        let nothing = MemberFacts { owner: None, known: false, first_event_by: None, root: None };
         return vec![nothing; look.members.len()];
     }
     for member in &look.members {
@@ -233,7 +257,7 @@ pub fn look_for(look: &LookForGroups, blind: bool, cx: &mut Cx<'_>) -> Vec<Membe
             Row::Event(event) => event.group,
             other => unreachable!("an event's key leads to an event, not to {other:?}"),
         });
-        facts.push(MemberFacts { owner, known, first_event_by });
+        facts.push(MemberFacts { owner, known, first_event_by, root: None });
     }
     facts
 }
@@ -271,18 +295,18 @@ fn write_all(append: &Append, work: &Work, cx: &mut Cx<'_>) -> Result<(), Stop> 
         }
         if !repeated {
             for member in &group.members {
-                write_member(group, member, work, cx)?;
+                write_member(append, group, member, work, cx)?;
             }
             for change in &group.tasks {
                 write_task(change, work, cx)?;
             }
         }
-        cx.note(Change::Group { fence: append.fence, group: group.clone(), repeated: *repeated });
+        cx.note(Change::Group { fence: append.fence, owner: append.owner, group: group.clone(), repeated: *repeated });
     }
     Ok(())
 }
 
-fn write_member(group: &Group, member: &Member, work: &Work, cx: &mut Cx<'_>) -> Result<(), Stop> {
+fn write_member(append: &Append, group: &Group, member: &Member, work: &Work, cx: &mut Cx<'_>) -> Result<(), Stop> {
     let id = &member.execution;
     let (run, last) = member.end();
     assert_in_order(member);
@@ -298,7 +322,9 @@ fn write_member(group: &Group, member: &Member, work: &Work, cx: &mut Cx<'_>) ->
                 OwnerChange::Wake(wake) => wake,
                 OwnerChange::End => return Ok(()),
             };
-            let owner = OwnerRow { root: root.clone(), run, epoch: Epoch(1), last, group: group.id, wake };
+            let tree = tree_of(append, member, work).and_then(|root| work.roots.get(&root)?.locked.as_ref().map(owned));
+            let (epoch, incarnation) = (first_epoch(tree), append.writer().incarnation());
+            let owner = OwnerRow { root: root.clone(), run, epoch, incarnation, last, group: group.id, wake };
             must_be_new(cx, &Key::Owner(id.clone()), Row::Owner(owner))
         }
         Expect::After { .. } => {

@@ -8,6 +8,7 @@
 
 mod append;
 mod lease;
+mod ownership;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ use orbit_core::id::ClusterId;
 use orbit_core::mutant::{Mutant, Mutants};
 use orbit_core::store::append::Fence;
 use orbit_core::store::origin::Origin;
+use orbit_core::store::ownership::TakeRule;
 use orbit_core::store::statement::{LockState, Rows, Statement};
 use orbit_core::store::transaction::SCHEMA_VERSION;
 use std::borrow::Cow;
@@ -75,6 +77,8 @@ pub struct Done {
     pub session: SessionId,
     pub changes: Vec<Change>,
 }
+
+type FoundRow = super::context::Found<Key, Row>;
 
 /// The tables, and how statements run on them.
 #[derive(Clone, Debug)]
@@ -237,7 +241,9 @@ impl Domain for Orbit {
             // Those who share the fence do not mind each other.
             (_, Key::Cluster) => strength > Strength::Share,
             (Statement::Append(append), Key::Owner(id) | Key::Execution(id)) => {
-                append.groups.iter().flat_map(|group| &group.members).any(|member| member.execution == *id)
+                // Which trees its members belong to, it finds.
+                append.owner.is_some()
+                    || append.groups.iter().flat_map(|group| &group.members).any(|member| member.execution == *id)
             }
             (Statement::Append(append), Key::Task(task)) => {
                 append.groups.iter().flat_map(|group| &group.tasks).any(|change| append::task_of(change) == Some(task))
@@ -254,6 +260,12 @@ impl Domain for Orbit {
             (Statement::ForgetWorkers(_), Key::Worker(_)) => true,
             (Statement::BeatNode(beat), Key::Node(node)) => beat.node.node_id == *node,
             (Statement::LeaveNode(leave), Key::Node(node)) => leave.node_id == *node,
+            (Statement::MarkDead(mark), Key::Node(node)) => mark.node_id == *node,
+            (Statement::TakeTrees(take), Key::Owner(id)) => {
+                // Its members, it finds.
+                take.rule == TakeRule::OneStatement || take.trees.iter().any(|(root, _)| root == id)
+            }
+            (Statement::TakeMembers(_), Key::Owner(_)) => true,
             _ => false,
         }
     }

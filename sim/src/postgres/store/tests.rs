@@ -70,7 +70,7 @@ fn who_waits_for_the_fence_has_no_number_before_it_has_it() {
     let incarnation = Incarnation(Uuid::from_u128(2));
     let (mode, timeline, rule) = (Mode::Single, None, CampaignRule::Sound);
     database.runs(takeover, RaiseFence { expected: WRITER, mode, incarnation, holder, timeline, rule });
-    database.runs(append, Append { fence: WRITER, groups: Vec::new() });
+    database.runs(append, Append::under(WRITER, Vec::new()));
     database.runs(claim, ClaimTasks { key: CallKey(Uuid::nil()), fence: WRITER, wants: Vec::new() });
     database.runs(release, ClearHolder { fence: WRITER });
     assert_eq!(database.0.blockers(release), [append, claim], "in line behind those who share");

@@ -1,7 +1,7 @@
 //! The other statements that change something, row by row as their SQL does it.
 
 use super::append::free_token;
-use super::{Breath, ELECTION_LOCK, FenceLock, Key, Orbit, Row, fence, lease};
+use super::{Breath, ELECTION_LOCK, FenceLock, Key, Orbit, Row, fence, lease, ownership};
 use crate::postgres::context::{Context, Found, Inserted, Locked, Policy};
 use crate::postgres::error::{Code, Stop};
 use crate::postgres::lock::RowId;
@@ -27,18 +27,18 @@ type Cx<'a> = Context<'a, Orbit>;
 /// How far it has got.
 #[derive(Clone, Debug, Default)]
 pub struct Work {
-    stage: u8,
+    pub(super) stage: u8,
     /// What the snapshot saw and is to be changed.
-    found: Option<Vec<Found<Key, Row>>>,
-    at: usize,
-    count: u64,
+    pub(super) found: Option<Vec<Found<Key, Row>>>,
+    pub(super) at: usize,
+    pub(super) count: u64,
     current: Option<Fence>,
     /// What was tried to lock, and what it is; none where others hold it, or where it is not what is looked for any more.
     tried: BTreeMap<RowId, Option<TaskEntry>>,
     claimed: Vec<(RowId, TaskEntry)>,
     met: Option<RowId>,
     /// Rows that are locked, as they are to be.
-    locked: Vec<(RowId, Row)>,
+    pub(super) locked: Vec<(RowId, Row)>,
     /// The lease, as this statement has left it.
     pub(super) lease: Option<LeaseRow>,
     /// The fence is where it is to be.
@@ -78,6 +78,9 @@ pub fn resume(
         Statement::ForgetWorkers(s) => forget_workers(s, work, cx).map(Rows::ForgetWorkers),
         Statement::BeatNode(s) => beat_node(s, work, cx).map(Rows::BeatNode),
         Statement::LeaveNode(s) => leave_node(s, work, cx).map(Rows::LeaveNode),
+        Statement::MarkDead(s) => ownership::mark_dead(s, work, cx).map(Rows::MarkDead),
+        Statement::TakeTrees(s) => ownership::take(orbit, s, work, breath, cx).map(Rows::TakeTrees),
+        Statement::TakeMembers(s) => ownership::take_members(s, work, cx).map(Rows::TakeMembers),
         other => unreachable!("{} writes nothing, or has a file of its own", other.name()),
     }
 }
@@ -539,7 +542,7 @@ fn beat_node(statement: &BeatNode, work: &mut Work, cx: &mut Cx<'_>) -> Result<O
         }
     }
     match seen.map(|found| found.value.node().clone()) {
-        Some(there) => Ok(Some(there).filter(|there| there.incarnation != statement.node.incarnation)),
+        Some(there) => Ok(Some(there).filter(|there| there.incarnation != statement.node.incarnation || there.dead)),
         // It came in between: the same again will see it.
         None => Err(Stop::error(Code::LockNotAvailable)),
     }
