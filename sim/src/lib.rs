@@ -8,6 +8,7 @@
 //! * [`world`]: the event queue, clocks, network, processes, clients and workers.
 //! * [`workload`]: what they run. [`plan`]: what goes wrong, and how often. [`fault`]: what did, and when; [`scenario`]: the
 //!   same from a file, and made small.
+//! * [`owners`]: writers of shared mode on the model of PostgreSQL, without the servers around them.
 //! * [`check`]: what must hold. [`coverage`]: what must have happened, for that to mean something.
 //! * [`mutant`]: mistakes planted to show that the checks find them.
 //! * [`report`]: traces, their hash, failures. [`show`]: a page of a trace; [`diff`]: the first
@@ -20,6 +21,7 @@ pub mod coverage;
 pub mod diff;
 pub mod fault;
 pub mod mutant;
+pub mod owners;
 pub mod plan;
 pub mod postgres;
 pub mod report;

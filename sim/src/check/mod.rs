@@ -20,6 +20,7 @@
 //! * [`read`]: nothing is shown that is not committed, and nothing older than what was shown before.
 //! * [`nodes`]: a server's name is taken from another only once that one has been silent; one that never led writes
 //!   nothing but its own row.
+//! * [`owners`]: in shared mode, every tree has one owner at a time, who alone writes to it.
 //! * [`standby`]: a server that does not lead asks for nothing that changes more than its own row.
 //! * [`log`]: no line of level ERROR that no injected fault explains.
 //! * [`verdict`]: what a server is told of its calls is so.
@@ -44,6 +45,7 @@ pub mod lease;
 pub mod liveness;
 pub mod log;
 pub mod nodes;
+pub mod owners;
 pub mod pace;
 pub mod patience;
 pub mod progress;

@@ -2,7 +2,7 @@
 
 use super::Code;
 use crate::Output;
-use orbit_sim::check::catalogue::CHECKS;
+use orbit_sim::check::catalogue::{CHECKS, ELSEWHERE, Elsewhere};
 use orbit_sim::coverage::Mark;
 use serde_json::{Value, json};
 
@@ -19,11 +19,15 @@ pub fn checks(output: Output) -> Code {
                     sometimes(entry.sometimes).join("; ")
                 );
             }
+            for Elsewhere { check, promise, test } in ELSEWHERE {
+                println!("{check:<12} {promise}\n{:12} sometimes: see {test}", "");
+            }
         }
         Output::Json => {
             let all: Vec<Value> = CHECKS
                 .iter()
                 .map(|e| json!({"check": e.check, "promise": e.promise, "sometimes": sometimes(e.sometimes)}))
+                .chain(ELSEWHERE.iter().map(|e| json!({"check": e.check, "promise": e.promise, "test": e.test})))
                 .collect();
             println!("{:#}", Value::Array(all));
         }
@@ -31,6 +35,9 @@ pub fn checks(output: Output) -> Code {
             println!("| Check | Always | Sometimes |\n|---|---|---|");
             for entry in CHECKS {
                 println!("| {} | {} | {} |", entry.check, entry.promise, sometimes(entry.sometimes).join("; "));
+            }
+            for Elsewhere { check, promise, test } in ELSEWHERE {
+                println!("| {check} | {promise} | `{test}` |");
             }
         }
     }
