@@ -285,9 +285,10 @@ impl<M: Mutants> Node<M> {
         }
     }
 
-    /// What is said to whoever wants something that only the leader does.
+    /// What is said to whoever wants something that only the leader does. A server that has just lost the lead may know of
+    /// no other one yet, and sends nobody to itself.
     pub(super) fn not_leader(&self) -> ApiError {
-        match self.known_leader() {
+        match self.known_leader().filter(|leader| leader.node_id != self.config.node_id) {
             Some(Leader { node_id, addr }) => {
                 let at = addr.as_ref().map(|addr| format!(" at {addr}")).unwrap_or_default();
                 let message = format!("this server is a standby; the leader is `{}`{at}", node_id.as_str());

@@ -179,6 +179,18 @@ fn a_leader_whose_checks_are_not_answered_steps_down_when_the_last_good_one_is_t
 }
 
 #[test]
+fn one_who_has_lost_the_lead_and_knows_of_no_other_leader_sends_nobody_to_itself() {
+    let mut bench = leader();
+    // Whoever has the lock has not yet said that it leads: the row names the one before.
+    bench.store.set_lock(LockState::Others);
+    bench.pass(Duration::from_millis(2_500));
+    assert_eq!(lost(&bench).len(), 1);
+    let Reply::Error(error) = starts(&mut bench, "late").reply else { panic!("it leads no more") };
+    assert_eq!(error.message, "this server is a standby, and no server leads just now");
+    assert_eq!((error.code.as_str(), error.details.len()), ("NOT_LEADER", 0));
+}
+
+#[test]
 fn a_recovery_that_takes_long_does_not_cost_the_lead() {
     let mut bench = leader();
     starts(&mut bench, "e");

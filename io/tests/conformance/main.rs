@@ -312,8 +312,8 @@ fn random_plans_reach_every_transaction_and_every_outcome_that_they_can() {
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(ProptestConfig::default(), rng);
     let mut seen = std::collections::BTreeSet::new();
-    for round in 0..200 {
-        let step = if round < 150 { plan::clustered().boxed() } else { plan::shared().boxed() };
+    for round in 0..400 {
+        let step = if round < 320 { plan::clustered().boxed() } else { plan::shared().boxed() };
         let steps = prop::collection::vec(step, 80).new_tree(&mut runner).expect("a plan").current();
         let mut model = ModelStore::new(ClusterId(Uuid::nil()));
         model.set_clock(CLOCK);
