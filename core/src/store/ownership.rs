@@ -139,7 +139,7 @@ pub struct Join {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum JoinVerdict {
     /// It takes part, and this is the fence that all write under.
-    Joined { fence: Fence, cluster_id: ClusterId, before: FenceRow },
+    Joined { fence: Fence, cluster_id: ClusterId, before: Box<FenceRow> },
     /// Another process has the name.
     NameHeld(Box<NodeRow>),
     /// The tables are of a newer version than this server knows.
@@ -192,7 +192,11 @@ impl Join {
         let before = ReadFence::of(&seen[0]).clone();
         Verdict::Join(match BeatNode::of(seen.last().expect("it has beaten")).clone() {
             Some(other) => JoinVerdict::NameHeld(Box::new(other)),
-            None => JoinVerdict::Joined { fence: self.fence_after(&before), cluster_id: before.cluster_id, before },
+            None => JoinVerdict::Joined {
+                fence: self.fence_after(&before),
+                cluster_id: before.cluster_id,
+                before: Box::new(before),
+            },
         })
     }
 }

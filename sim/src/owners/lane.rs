@@ -123,7 +123,7 @@ impl Lane {
 
     /// What its session answered; the reply, once the transaction has one.
     pub fn answered(&mut self, engine: &mut Engine<Orbit>, outcome: Outcome<Rows>) -> Option<Reply<Verdict>> {
-        let Some(call) = self.call.as_mut() else { return None };
+        let call = self.call.as_mut()?;
         match outcome {
             Ok(Answer::RolledBack) if call.then.is_none() => Some(self.ends(Reply::Unknown)),
             Ok(answer) => {
