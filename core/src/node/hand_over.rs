@@ -86,6 +86,10 @@ impl<M: Mutants> Node<M> {
     /// The fence row, seen by a server that has given the lead up: another may lead by now.
     pub(super) fn see_successor(&mut self, row: &FenceRow, leader: Option<&Leader>) {
         let Some(HandOver { request, term }) = self.cluster.handing else { return };
+        // Not before its own release has come to its end: without a hand-over, that is the end of a stop.
+        if !self.follows() {
+            return;
+        }
         if let Some(leader) = leader.filter(|_| row.fence.term > term) {
             let leader = Some(leader.clone());
             self.cluster.handing = None;

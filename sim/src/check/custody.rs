@@ -123,7 +123,9 @@ impl CustodyCheck {
                     Event::StepAttemptUncertain { token, reason, .. } if !recovers && !self.lost.contains(&token) => {
                         let (now, timeout) = (committed.now, committed.session_timeout);
                         let session = server.holders.get(&token);
-                        let may = server.may_doubt(&token, now, timeout);
+                        // Whom a token is known of from histories and polls, this does not see; that one has left, it says.
+                        let has_left = session.is_none() && reason.ends_with("unregistered");
+                        let may = has_left || server.may_doubt(&token, now, timeout);
                         ensure!(may, CHECK, "{token} is taken from {session:?}, heard of in time: {reason}");
                     }
                     _ => {}
