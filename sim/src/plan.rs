@@ -23,10 +23,14 @@ pub struct Plan {
     pub heal_ms: u64,
     /// The world lasts at least so long: what has come to its end before stands by, and stays as it is.
     pub least_ms: u64,
+    /// The chaos lasts until so many transactions are acknowledged, even where `chaos_ms` are over: clients then go on
+    /// starting, and executions get what they wait for. None are asked for of what is not written down (scenarios).
+    #[serde(default)]
+    pub least_commits: u64,
     pub clients: u32,
     /// How long a client thinks before its next request.
     pub think_ms: [u64; 2],
-    /// How many executions clients start, together.
+    /// How many executions clients start, together, until `chaos_ms` are over.
     pub starts: u32,
     pub workflows: u32,
     pub workers: u32,
@@ -382,6 +386,7 @@ impl Plan {
             chaos_ms: d.between([20_000, 45_000]),
             heal_ms: 240_000,
             least_ms: 60_000,
+            least_commits: 100,
             clients: u32::try_from(d.between([1, 4])).expect("small"),
             think_ms: [d.between([1, 50]), d.between([60, 1_000])],
             starts: u32::try_from(d.between([8, 40])).expect("small"),

@@ -34,6 +34,7 @@ impl Plan {
             chaos_ms: 20_000,
             heal_ms: 240_000,
             least_ms: 0,
+            least_commits: 0,
             clients: 1,
             think_ms: [50, 400],
             starts: 10,

@@ -5,6 +5,8 @@ use serde::Serialize;
 /// What one run was made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Size {
+    /// One of them leads, and others stand by; else there is one alone.
+    pub cluster: bool,
     pub servers: u64,
     pub workers: u64,
     /// Milliseconds of true time from the beginning of the world to its end.
@@ -26,9 +28,9 @@ impl Size {
         [self.servers, self.workers, self.simulated_ms, self.commits, self.faults, self.events]
     }
 
-    fn of(values: [u64; 6]) -> Size {
+    fn of(cluster: bool, values: [u64; 6]) -> Size {
         let [servers, workers, simulated_ms, commits, faults, events] = values;
-        Size { servers, workers, simulated_ms, commits, faults, events }
+        Size { cluster, servers, workers, simulated_ms, commits, faults, events }
     }
 
     fn with(self, other: Size, both: impl Fn(u64, u64) -> u64) -> Size {
@@ -36,7 +38,7 @@ impl Size {
         for (value, other) in values.iter_mut().zip(other.values()) {
             *value = both(*value, other);
         }
-        Size::of(values)
+        Size::of(self.cluster, values)
     }
 }
 
@@ -44,6 +46,10 @@ impl Size {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
     pub runs: u64,
+    /// Of those, the ones of a cluster.
+    pub clusters: u64,
+    /// The fewest servers of a cluster.
+    pub least_cluster: u64,
     pub total: Size,
     /// The smallest of each.
     pub least: Size,
@@ -55,6 +61,10 @@ impl Sizes {
         self.least = if self.runs == 0 { size } else { self.least.with(size, u64::min) };
         self.total = self.total.with(size, |a, b| a + b);
         self.runs += 1;
+        if size.cluster {
+            self.least_cluster = if self.clusters == 0 { size.servers } else { self.least_cluster.min(size.servers) };
+            self.clusters += 1;
+        }
     }
 
     /// The averages, in the order of [`Size::NAMES`].
@@ -67,7 +77,8 @@ impl Sizes {
         let each = self.averages().into_iter().zip(self.least.values()).zip(Size::NAMES);
         let each: Vec<String> =
             each.map(|((average, least), name)| format!("{average:.1} {name} (least {least})")).collect();
-        format!("a run on average: {}", each.join(", "))
+        let (clusters, servers) = (self.clusters, self.least_cluster);
+        format!("a run on average: {}; {clusters} of clusters (least {servers} servers)", each.join(", "))
     }
 }
 
@@ -79,9 +90,10 @@ mod tests {
     fn averages_and_the_smallest_are_of_all_runs() {
         let mut sizes = Sizes::default();
         sizes.add(Size { servers: 1, commits: 10, ..Size::default() });
-        sizes.add(Size { servers: 3, commits: 4, ..Size::default() });
+        sizes.add(Size { cluster: true, servers: 3, commits: 4, ..Size::default() });
         assert_eq!((sizes.averages()[0], sizes.averages()[3]), (2.0, 7.0));
         assert_eq!((sizes.least.servers, sizes.least.commits), (1, 4));
+        assert_eq!((sizes.clusters, sizes.least_cluster), (1, 3));
         assert!(sizes.line().contains("7.0 acknowledged commits (least 4)"), "{}", sizes.line());
     }
 }

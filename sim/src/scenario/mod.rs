@@ -129,6 +129,10 @@ impl Scenario {
             return Err(ScenarioError::Format(other.to_owned()));
         }
         if let Some(part) = file.get_mut("plan") {
+            if let Some(members) = part.as_object_mut() {
+                // A scenario is as long as it says.
+                members.entry("least_commits").or_insert_with(|| json!(0));
+            }
             *part = json!(Plan::from_part(part).map_err(ScenarioError::Plan)?);
         }
         let scenario: Scenario = serde_json::from_value(file)?;

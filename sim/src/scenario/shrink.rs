@@ -112,6 +112,7 @@ impl Shrinker<'_> {
 
     /// Fewer of everything, and nothing that is not needed.
     fn smaller_plan(&mut self) {
+        self.try_plan(|plan| plan.least_commits = 0);
         self.try_plan(|plan| plan.least_ms = 0);
         self.try_plan(|plan| plan.clients = 1);
         self.try_plan(|plan| plan.workers = 1);

@@ -68,7 +68,7 @@ impl World {
             // A start that was given up may begin its execution after everything seemed over: it is helped, too.
             None if self.is_helper(index) => match self.owed() {
                 Some(request) => Doing { request, must: true, tries: 0, exchange: None },
-                None if self.healed => return self.at(self.now.plus_ms(HELPER_MS), Event::Client(index)),
+                None if self.helps() => return self.at(self.now.plus_ms(HELPER_MS), Event::Client(index)),
                 None => return,
             },
             None => match self.next_request(index) {
@@ -87,6 +87,11 @@ impl World {
         let timeout = if impatient { self.dice.clients.between([1, 200]) } else { patience };
         let exchange = self.send(Actor::Client(index), doing.request.clone(), timeout);
         self.clients[index].doing = Some(Doing { tries: doing.tries + 1, exchange: Some(exchange), ..doing });
+    }
+
+    /// Whether executions are to get on: the world is healed, or more is to be done before it is.
+    fn helps(&self) -> bool {
+        self.healed || self.overtime
     }
 
     fn is_helper(&self, index: usize) -> bool {
@@ -108,7 +113,8 @@ impl World {
         let ids = self.ids();
         let running: Vec<ExecutionId> = self.store().owners().keys().cloned().collect();
         let dice = &mut self.dice.clients;
-        if self.starts_left > 0 && !self.healed && dice.chance(Ratio::new(1, 2)) {
+        let more = self.started < self.plan.starts || self.overtime;
+        if more && !self.healed && dice.chance(Ratio::new(1, 2)) {
             return Some(self.next_start());
         }
         if ids.is_empty() {
@@ -201,7 +207,7 @@ impl World {
 
     /// What an execution waits for and nobody else sends: liveness can be demanded of it then.
     fn owed(&mut self) -> Option<Request> {
-        if !self.healed {
+        if !self.helps() {
             return None;
         }
         if let Some(execution) = self.stuck.pop_first() {
@@ -273,11 +279,11 @@ impl World {
             }
             return Request::Start(start);
         }
-        self.starts_left -= 1;
+        self.started += 1;
         let definitions: Vec<_> = self.book.definitions().collect();
         let definition = *dice.pick(&definitions);
         let own_id = dice.chance(habits.own_id);
-        let number = self.plan.starts - self.starts_left;
+        let number = self.started;
         Request::Start(Start {
             workflow: definition.name.clone(),
             version: dice.chance(Ratio::new(1, 3)).then(|| definition.version.clone()),
@@ -314,7 +320,7 @@ impl World {
             if error.code == ErrorCode::UpdateRejected));
         let hopeless = full || (rejected && self.is_helper(index));
         let doing = self.clients[index].doing.as_ref().expect("looked up above");
-        if let (true, true, Some(execution)) = (hopeless, self.healed, named(&doing.request)) {
+        if let (true, true, Some(execution)) = (hopeless, self.helps(), named(&doing.request)) {
             // Nothing that waits will be taken any more, and nothing else is let in.
             self.stuck.insert(execution.clone());
         }
@@ -336,7 +342,7 @@ impl World {
         if !again || enough {
             self.clients[index].doing = None;
         }
-        let hastes = helps || self.clients[index].talks_to.is_some();
+        let hastes = helps || self.clients[index].talks_to.is_some() || (self.overtime && !self.healed);
         let think = if hastes { [1, 20] } else { self.plan.think_ms };
         let wait = self.dice.clients.between(if again { [20, 400] } else { think });
         self.at(self.now.plus_ms(wait), Event::Client(index));

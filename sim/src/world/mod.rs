@@ -84,7 +84,8 @@ pub struct World {
     network: Network,
     pub(crate) clients: Vec<Client>,
     pub(crate) workers: Vec<Worker>,
-    starts_left: u32,
+    /// How many starts clients have made up.
+    started: u32,
     /// Executions in which more waits to be taken than is let in: somebody must cancel them.
     stuck: BTreeSet<ExecutionId>,
     /// Documents whose deployment was acknowledged.
@@ -93,6 +94,8 @@ pub struct World {
     pub(crate) checks: Checks,
     marks: Coverage,
     trace: Trace,
+    /// The chaos lasts longer than was planned, as too little was done.
+    overtime: bool,
     healed: bool,
     healed_at: Time,
     finished: bool,
@@ -149,7 +152,7 @@ impl World {
             // One more: the helper.
             clients: (0..=plan.clients).map(|_| Client::default()).collect(),
             workers,
-            starts_left: plan.starts,
+            started: 0,
             stuck: BTreeSet::new(),
             deployed: BTreeSet::new(),
             book: Book::new(workload::definitions(plan.seed, plan.workflows)),
@@ -161,6 +164,7 @@ impl World {
             },
             marks: Coverage::default(),
             trace,
+            overtime: false,
             healed: false,
             healed_at: Time(0),
             finished: false,
@@ -218,6 +222,7 @@ impl World {
 
     fn size(&self) -> Size {
         Size {
+            cluster: self.is_cluster(),
             servers: self.servers() as u64,
             workers: self.workers.len() as u64,
             simulated_ms: self.now.0 / 1_000,
@@ -257,7 +262,7 @@ impl World {
             Event::Migrates => self.migrate(),
             Event::Operator => self.operator_goes_on(),
             Event::Tick => self.tick(),
-            Event::Heal => self.heal(),
+            Event::Heal => self.heal_if_enough(),
             Event::Look => self.look(),
         }
     }

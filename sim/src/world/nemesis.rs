@@ -1,12 +1,24 @@
 //! Lasting faults: looked for every [`TICK_MS`] while the chaos lasts, and ended by the healing.
 
 use super::World;
+use super::clock::Time;
 use super::event::Event;
 use super::server::Pid;
+
+use crate::check::Violation;
 use crate::coverage::Mark;
 use crate::fault::{FaultKind, Moment, Strike};
 use crate::plan::{Fault, TICK_MS};
 use crate::postgres::Writable;
+
+/// So long the chaos lasts beyond what was planned, at most.
+const OVERTIME_MS: u64 = 300_000;
+
+/// After so long beyond what was planned there are lulls.
+const LONG_S: u64 = 60;
+
+/// From the beginning of a lull to that of the next one.
+const LULL_S: u64 = 20;
 
 impl World {
     /// Whether a fault begins now, and for how many milliseconds.
@@ -26,7 +38,7 @@ impl World {
 
     /// Whether a fault of one moment happens now, which the dice have decided in the same way whatever came before.
     pub(super) fn befalls(&mut self, kind: FaultKind, hit: bool) -> bool {
-        let struck = if self.healed { None } else { self.faults.strikes(self.now, kind, hit, 0) };
+        let struck = if self.healed || self.is_lull() { None } else { self.faults.strikes(self.now, kind, hit, 0) };
         self.tell_of_fault(kind, struck, None);
         struck.is_some()
     }
@@ -92,6 +104,32 @@ impl World {
         if self.healed {
             return;
         }
+        self.strike_lasting();
+        self.at(self.now.plus_ms(TICK_MS), Event::Tick);
+    }
+
+    /// For how many seconds the chaos has lasted longer than was planned.
+    fn overtime_s(&self) -> u64 {
+        let over_ms = self.now.since_ms(Time(0).plus_ms(self.plan.chaos_ms));
+        if self.overtime { over_ms / 1_000 } else { 0 }
+    }
+
+    /// Some plans let hardly anything through. In overtime lasting faults begin in one second of four, and after a minute of
+    /// it in one of twenty.
+    fn lets_up(&self) -> bool {
+        let over = self.overtime_s();
+        !over.is_multiple_of(if over < LONG_S { 4 } else { LULL_S })
+    }
+
+    /// After that minute, nothing at all strikes in between.
+    fn is_lull(&self) -> bool {
+        self.overtime_s() >= LONG_S && self.lets_up()
+    }
+
+    fn strike_lasting(&mut self) {
+        if self.lets_up() {
+            return;
+        }
         let faults = self.plan.faults.clone();
         self.strike_server(&faults);
         if let Some(ms) = self.strikes(FaultKind::DiskFull, faults.disk_full) {
@@ -130,7 +168,6 @@ impl World {
         if let Some(ms) = self.strikes(FaultKind::WorkerLeaves, faults.worker_leaves) {
             self.worker_leaves(index, ms);
         }
-        self.at(self.now.plus_ms(TICK_MS), Event::Tick);
     }
 
     fn strike_server(&mut self, faults: &crate::plan::Faults) {
@@ -225,6 +262,32 @@ impl World {
         self.trace.record(self.now, "clock steps", &by_ms);
         self.host.step(by_ms);
         self.steady_clock = false;
+    }
+
+    /// The chaos has lasted as long as was planned. Where too little was done it goes on, and clients see to it that more is.
+    pub(super) fn heal_if_enough(&mut self) {
+        let (done, least) = (self.acknowledged, self.plan.least_commits);
+        if done >= least {
+            return self.heal();
+        }
+        if self.now > Time(0).plus_ms(self.plan.chaos_ms + OVERTIME_MS) {
+            let message = format!(
+                "{done} transactions are acknowledged after {OVERTIME_MS} ms more of chaos, and {least} are wanted"
+            );
+            return self.fails(Violation::liveness("liveness", message));
+        }
+        if !self.overtime {
+            self.trace.record(self.now, "overtime", &(done, least));
+            self.overtime = true;
+            for index in 0..self.clients.len() {
+                self.at(self.now, Event::Client(index));
+            }
+        }
+        if self.is_lull() && self.overtime_s() % LULL_S == 1 && self.postgres.is_some() {
+            // What stands still there may do so until the healing, and let nobody lead.
+            self.heal_database();
+        }
+        self.at(self.now.plus_ms(1_000), Event::Heal);
     }
 
     /// The chaos is over: every fault ends, what stands still goes on, what is dead begins again.
