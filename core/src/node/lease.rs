@@ -93,10 +93,12 @@ impl<M: Mutants> Node<M> {
                 self.cluster.lease = Lease { next: Some(sent + ttl / 3), ..Lease::default() };
                 self.reign(fence, cluster_id, sent);
             }
-            Ok(Verdict::Renew(false)) | Err(_) => {
+            Ok(Verdict::Renew(false)) => {
                 self.cluster.lease.taken = None;
                 self.campaign_later();
             }
+            // It has it still, and a stop gives it back.
+            Err(_) => self.campaign_later(),
             Ok(other) => unreachable!("a renewal says whether it was one, not {other:?}"),
         }
     }

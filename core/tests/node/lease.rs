@@ -303,6 +303,18 @@ fn a_stop_between_taking_the_lease_and_leading_gives_it_back() {
 }
 
 #[test]
+fn a_stop_after_the_renewal_of_a_lease_that_was_just_taken_has_failed_gives_it_back() {
+    let mut bench = leader();
+    force(&mut bench);
+    bench.failing.insert("renew_lease", 1_000);
+    bench.pass(Duration::from_millis(3_100));
+    assert_eq!(role(&mut bench).0, "standby");
+    assert!(bench.store.lease().holder.is_some(), "it was taken");
+    bench.give(Input::Stop);
+    assert_eq!((bench.exit, bench.store.lease().holder.clone()), (Some(0), None));
+}
+
+#[test]
 fn a_stop_while_the_lease_is_asked_for_gives_it_back() {
     let mut bench = leader();
     bench.hold_all = true;
