@@ -49,9 +49,10 @@ impl LeaseCheck {
                         ensure!(
                             held.until <= *clock,
                             CHECK,
-                            "{by:?} took the lease at {clock:?}, and it was {:?}'s until {:?}",
-                            held.by,
-                            held.until
+                            "the lease was taken in epoch {}, {} ms before that of epoch {} was over by the database's clock",
+                            after.epoch,
+                            held.until.0 - clock.0,
+                            held.by.term
                         );
                     }
                     ensure!(
