@@ -149,6 +149,8 @@ macro_rules! moments {
 moments! {
     /// A server has sent an append.
     AppendSent = "append-sent",
+    /// An append of a server has locked the fence row on PostgreSQL, which is the writer's, and has written nothing yet.
+    AppendFenceLocked = "append-fence-locked",
     /// An append of a server has committed, and its reply is still to come.
     AppendCommitted = "append-committed",
     /// A server was elected.

@@ -65,15 +65,15 @@ fn cluster() -> Plan {
     (0..).map(Plan::draw).find(is_one).expect("some of the plans")
 }
 
-#[test]
-fn a_leader_that_stands_still_once_it_has_sent_an_append_is_replaced_and_fenced() {
+/// The trace of a cluster whose leader stands still for 30 s at its second moment of this kind.
+fn leader_stands_still(moment: Moment) -> String {
     let text = Scenario {
         format: FORMAT.into(),
         about: String::new(),
         mutant: None,
         fails: None,
         faults: vec![Strike {
-            when: When::After { moment: Moment::AppendSent, nth: 2, node: None },
+            when: When::After { moment, nth: 2, node: None },
             fault: FaultKind::Pause,
             for_ms: 30_000,
             skip: 0,
@@ -82,17 +82,38 @@ fn a_leader_that_stands_still_once_it_has_sent_an_append_is_replaced_and_fenced(
     }
     .text();
     let scenario = Scenario::parse(&text).expect("it is one");
-    let path = std::env::temp_dir().join(format!("orbit-scenario-{}.jsonl", std::process::id()));
+    let path = std::env::temp_dir().join(format!("orbit-scenario-{}-{}.jsonl", std::process::id(), moment.as_str()));
     let file = std::fs::File::create(&path).expect("a file");
     let ended = scenario.run(Some(Box::new(file)));
     let trace = std::fs::read_to_string(&path).expect("a trace");
     std::fs::remove_file(&path).expect("it is there");
     assert!(ended.failure.is_none(), "{:?}", ended.failure);
-    let at = |what: &str| trace.lines().position(|line| line.contains(what)).unwrap_or_else(|| panic!("no {what}"));
-    let (pause, lost) = (at("\"what\":\"pause\""), at("leadership_lost"));
+    trace
+}
+
+fn line(trace: &str, what: &str) -> usize {
+    trace.lines().position(|line| line.contains(what)).unwrap_or_else(|| panic!("no {what}"))
+}
+
+#[test]
+fn a_leader_that_stands_still_once_it_has_sent_an_append_is_replaced_and_fenced() {
+    let trace = leader_stands_still(Moment::AppendSent);
+    let (pause, lost) = (line(&trace, "\"what\":\"pause\""), line(&trace, "leadership_lost"));
     assert!(pause < lost, "it notices when it goes on");
     let elections = trace.lines().filter(|line| line.contains("\"elected\"")).count();
     assert!(elections >= 2, "another was elected: {elections}");
+}
+
+#[test]
+fn a_leader_can_be_made_to_stand_still_between_the_fence_check_of_an_append_and_its_commit() {
+    let trace = leader_stands_still(Moment::AppendFenceLocked);
+    let pause = line(&trace, "\"what\":\"pause\"");
+    let data = |line: &str| serde_json::from_str::<serde_json::Value>(line).expect("a line of JSON")["data"].clone();
+    let paused = data(trace.lines().nth(pause).expect("it is there"))[0].clone();
+    let committed = |line: &&str| line.contains("\"what\":\"commit\"") && line.contains("\"transaction\":\"append\"");
+    let next = trace.lines().skip(pause).find(committed).expect("an append commits");
+    assert_eq!(data(next)[0], paused, "what it had sent is committed while it stands still");
+    assert!(pause < line(&trace, "leadership_lost"), "it notices when it goes on");
 }
 
 #[test]

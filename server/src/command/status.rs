@@ -202,7 +202,7 @@ fn of_database(db: &str, form: Form) -> Result<(), Failure> {
                 let since = output::time(holder.since_ms.0);
                 let runs = match seen.runs {
                     Some(true) => ", which runs",
-                    Some(false) => ", which is gone, and has not released it",
+                    Some(false) => ", which is gone: it was killed, or its host was",
                     None => "",
                 };
                 let Holder { node_id, pid, host, .. } = holder;

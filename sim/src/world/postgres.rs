@@ -424,6 +424,15 @@ impl World {
 
     fn take_commits(&mut self) {
         let mut all = Vec::new();
+        let engines = self.database().engines();
+        let fenced: Vec<_> = engines.flat_map(|engine| std::mem::take(&mut engine.domain.fenced)).collect();
+        for session in fenced {
+            let database = self.database();
+            let link = database.of_session.get(&session).and_then(|id| database.links.get(id));
+            if let Some(pid) = link.map(|link| link.pid) {
+                self.moment(pid, Moment::AppendFenceLocked);
+            }
+        }
         for engine in self.database().engines() {
             let timeline = engine.domain.origin.timeline;
             all.extend(std::mem::take(&mut engine.domain.done).into_iter().map(|done| (timeline, done)));

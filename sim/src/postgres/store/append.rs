@@ -98,6 +98,7 @@ pub fn resume(
                 if current != append.fence {
                     return Ok(Appended::FenceMoved);
                 }
+                orbit.fenced.push(cx.session());
                 work.stage = Stage::Locked;
             }
             Stage::Locked => {

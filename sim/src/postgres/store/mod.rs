@@ -98,6 +98,8 @@ pub struct Orbit {
     deployed: u64,
     /// Commits that nobody has looked at.
     pub done: Vec<Done>,
+    /// Sessions whose append has locked the fence, and found it the writer's, that nobody has looked at.
+    pub fenced: Vec<SessionId>,
 }
 
 /// A database whose tables were just made.
@@ -125,6 +127,7 @@ fn of(store: ModelStore, pace: Pace, dice: Dice) -> Engine<Orbit> {
         dice,
         deployed: 0,
         done: Vec::new(),
+        fenced: Vec::new(),
     };
     let mut engine = Engine::new(orbit);
     let lease = engine.domain.store.tables().lease.clone();
