@@ -138,7 +138,7 @@ fn tables_come_for_people_for_machines_and_for_the_book() {
     assert!(value["mutants"][0]["median_seeds"].as_u64() > Some(0));
     let markdown = sim(&[&one[..], &["-o", "markdown"]].concat());
     assert!(text(&markdown.stdout).contains("| `response-before-commit` |"));
-    let marks = sim(&["coverage", "--seeds", "0..2", "-o", "json"]);
+    let marks = sim(&["coverage", "--seeds", "0..20", "-o", "json"]);
     let value: Value = serde_json::from_slice(&marks.stdout).expect("JSON");
     assert!(value["marks"]["execution completed"].as_u64() > Some(0), "{value}");
 }
