@@ -313,7 +313,7 @@ impl<M: Mutants> Node<M> {
         let (mode, elected) = (self.config.role.mode(), self.config.role.elected().as_str());
         let set = match mode {
             Mode::Single => "orbit cluster mode set single".to_owned(),
-            Mode::Shared => "orbit cluster mode set shared".to_owned(),
+            Mode::Shared => unreachable!("no role is of shared mode yet"),
             Mode::Standby => format!("orbit cluster mode set standby --election {elected}"),
         };
         self.unservable(match verdict {

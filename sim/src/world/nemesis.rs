@@ -56,7 +56,7 @@ impl World {
         }
     }
 
-    /// What a scenario wants to happen to a server at a moment. What concerns no server happens all the same.
+    /// What a scenario wants to happen to a server at a moment, or to the world around it; nothing, where it is gone by then.
     pub(super) fn strikes_at_moment(&mut self, pid: Pid, strike: &Strike) {
         let ms = strike.for_ms;
         if !self.processes.contains_key(&pid) {
